@@ -1,0 +1,110 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// The edges between these targets are the architecture: what a room may import is what it lists
+// here, and `deploy/check` compares every import with it. There are no Swift packages: each
+// dependency is a C library that Debian keeps patched, found by pkg-config.
+
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+]
+
+func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .target(
+        name: name, dependencies: dependencies, path: "Shared/\(name)", swiftSettings: settings)
+}
+
+func cLibrary(_ name: String, _ pkgConfig: String, apt: String) -> Target {
+    .systemLibrary(
+        name: name, path: "Shared/\(name)", pkgConfig: pkgConfig, providers: [.apt([apt])])
+}
+
+/// What every service may use beside the rooms of its own.
+let serviceRooms: [Target.Dependency] = [
+    "PushCore", "ServiceKit", "EventLoop", "Cryptography", "XML", "JSON", "Observability",
+]
+
+func service(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(
+        name: name, dependencies: serviceRooms + dependencies, path: "Services/\(name)",
+        swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(
+        name: name, dependencies: ["Support"] + dependencies, path: "Tests/\(name)",
+        swiftSettings: settings)
+}
+
+let package = Package(
+    name: "carillon",
+    products: [
+        .executable(name: "carillon-registration", targets: ["Registration"]),
+        .executable(name: "carillon-dispatcher", targets: ["Dispatcher"]),
+        .executable(name: "carillon-simulator", targets: ["Simulator"]),
+        .executable(name: "carillon", targets: ["CLI"]),
+    ],
+    targets: [
+        cLibrary("CUV", "libuv", apt: "libuv1-dev"),
+        cLibrary("CPQ", "libpq", apt: "libpq-dev"),
+        cLibrary("CRDKafka", "rdkafka", apt: "librdkafka-dev"),
+        cLibrary("CCurl", "libcurl", apt: "libcurl4-openssl-dev"),
+        cLibrary("CNGHTTP2", "libnghttp2", apt: "libnghttp2-dev"),
+        cLibrary("COpenSSL", "openssl", apt: "libssl-dev"),
+        cLibrary("CExpat", "expat", apt: "libexpat1-dev"),
+
+        library("JSON", []),
+        library("Observability", ["JSON"]),
+        library("EventLoop", ["CUV", "JSON", "Observability"]),
+        library("Postgres", ["CPQ", "EventLoop", "JSON", "Observability"]),
+        library("Kafka", ["CRDKafka", "EventLoop", "JSON", "Observability"]),
+        library("HTTP2", ["CNGHTTP2", "JSON", "Observability"]),
+        library(
+            "HTTPTransport",
+            ["CCurl", "COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]),
+        library("HTTPServer", ["COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]),
+        library("Cryptography", ["COpenSSL", "JSON", "Observability"]),
+        library("XML", ["CExpat", "JSON", "Observability"]),
+        library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability"]),
+        library("PushCore", ["JSON", "Observability"]),
+        library("PushEvents", ["PushCore", "JSON", "Observability"]),
+        library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability"]),
+        library(
+            "PushProviders",
+            ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]),
+
+        service(
+            "Registration",
+            ["HTTPServer", "PushStorage", "PushEvents", "Kafka", "Cryptography"]),
+        service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
+        service("Simulator", ["HTTPServer", "Cryptography", "Kafka"]),
+        service("CLI", ["PushStorage", "PushEvents", "Kafka", "Cryptography", "PushProviders"]),
+
+        .target(
+            name: "Support",
+            dependencies: [
+                "JSON", "Observability", "EventLoop", "Postgres", "Kafka", "HTTPTransport",
+                "Cryptography", "PushCore", "PushStorage",
+            ],
+            path: "Tests/Support", swiftSettings: settings),
+        tests("JSONTests", ["JSON"]),
+        tests("EventLoopTests", ["EventLoop"]),
+        tests("PostgresTests", ["Postgres", "EventLoop"]),
+        tests("KafkaTests", ["Kafka", "EventLoop"]),
+        tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop"]),
+        tests("HTTPTransportTests", ["HTTPTransport", "HTTPServer", "EventLoop"]),
+        tests("CryptographyTests", ["Cryptography"]),
+        tests("PushCoreTests", ["PushCore", "PushEvents"]),
+        tests("PushProvidersTests", ["PushProviders", "PushCore"]),
+        tests("ServiceKitTests", ["ServiceKit", "Observability"]),
+        tests("IntegrationTests", ["PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka"]),
+        tests("EndToEndTests", ["PushEvents", "PushCore"]),
+    ],
+    swiftLanguageModes: [.v6]
+)

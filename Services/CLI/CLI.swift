@@ -1,0 +1,4 @@
+@main
+struct CLI {
+    static func main() async {}
+}

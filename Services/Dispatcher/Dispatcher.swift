@@ -1,0 +1,4 @@
+@main
+struct Dispatcher {
+    static func main() async {}
+}

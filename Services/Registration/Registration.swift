@@ -1,0 +1,4 @@
+@main
+struct Registration {
+    static func main() async {}
+}

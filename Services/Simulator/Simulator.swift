@@ -1,0 +1,4 @@
+@main
+struct Simulator {
+    static func main() async {}
+}

@@ -1,0 +1,1 @@
+// The room's design note comes here, atop its main file.
