@@ -17,12 +17,20 @@ let settings: [SwiftSetting] = [
 
 func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .target(
-        name: name, dependencies: dependencies, path: "Shared/\(name)", swiftSettings: settings)
+        name: name,
+        dependencies: dependencies,
+        path: "Shared/\(name)",
+        swiftSettings: settings
+    )
 }
 
 func cLibrary(_ name: String, _ pkgConfig: String, apt: String) -> Target {
     .systemLibrary(
-        name: name, path: "Shared/\(name)", pkgConfig: pkgConfig, providers: [.apt([apt])])
+        name: name,
+        path: "Shared/\(name)",
+        pkgConfig: pkgConfig,
+        providers: [.apt([apt])]
+    )
 }
 
 /// What every service may use beside the rooms of its own.
@@ -32,14 +40,20 @@ let serviceRooms: [Target.Dependency] = [
 
 func service(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(
-        name: name, dependencies: serviceRooms + dependencies, path: "Services/\(name)",
-        swiftSettings: settings)
+        name: name,
+        dependencies: serviceRooms + dependencies,
+        path: "Services/\(name)",
+        swiftSettings: settings
+    )
 }
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(
-        name: name, dependencies: ["Support"] + dependencies, path: "Tests/\(name)",
-        swiftSettings: settings)
+        name: name,
+        dependencies: ["Support"] + dependencies,
+        path: "Tests/\(name)",
+        swiftSettings: settings
+    )
 }
 
 let package = Package(
@@ -67,7 +81,8 @@ let package = Package(
         library("HTTP2", ["CNGHTTP2", "JSON", "Observability"]),
         library(
             "HTTPTransport",
-            ["CCurl", "COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]),
+            ["CCurl", "COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]
+        ),
         library("HTTPServer", ["COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]),
         library("Cryptography", ["COpenSSL", "JSON", "Observability"]),
         library("XML", ["CExpat", "JSON", "Observability"]),
@@ -77,14 +92,16 @@ let package = Package(
         library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability"]),
         library(
             "PushProviders",
-            ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]),
+            ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]
+        ),
 
         service(
             "Registration",
-            ["HTTPServer", "PushStorage", "PushEvents", "Kafka", "Cryptography"]),
+            ["HTTPServer", "PushStorage", "PushEvents", "Kafka"]
+        ),
         service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
-        service("Simulator", ["HTTPServer", "Cryptography", "Kafka"]),
-        service("CLI", ["PushStorage", "PushEvents", "Kafka", "Cryptography", "PushProviders"]),
+        service("Simulator", ["HTTPServer", "Kafka"]),
+        service("CLI", ["PushStorage", "PushEvents", "Kafka", "PushProviders"]),
 
         .target(
             name: "Support",
@@ -92,7 +109,9 @@ let package = Package(
                 "JSON", "Observability", "EventLoop", "Postgres", "Kafka", "HTTPTransport",
                 "Cryptography", "PushCore", "PushStorage",
             ],
-            path: "Tests/Support", swiftSettings: settings),
+            path: "Tests/Support",
+            swiftSettings: settings
+        ),
         tests("JSONTests", ["JSON"]),
         tests("EventLoopTests", ["EventLoop"]),
         tests("PostgresTests", ["Postgres", "EventLoop"]),

@@ -1,0 +1,185 @@
+internal import Glibc
+
+package enum LogLevel: Int, Comparable, Sendable, CaseIterable {
+    case debug, info, warning, error, critical
+
+    package var name: String {
+        switch self {
+        case .debug: "debug"
+        case .info: "info"
+        case .warning: "warning"
+        case .error: "error"
+        case .critical: "critical"
+        }
+    }
+
+    package init?(name: String) {
+        guard let level = Self.allCases.first(where: { $0.name == name }) else { return nil }
+        self = level
+    }
+
+    package static func < (left: LogLevel, right: LogLevel) -> Bool {
+        left.rawValue < right.rawValue
+    }
+}
+
+package enum LogFormat: String, Sendable, CaseIterable {
+    case json, text
+}
+
+/// Writes one line a call: the time, the level, the service, a constant message, then the data.
+///
+/// A value to pass on; it owns nothing. Each line is one `write`, so that lines of several threads
+/// never mix.
+package struct Log: Sendable {
+    package let service: String
+    package let level: LogLevel
+    package let format: LogFormat
+    private let write: @Sendable ([UInt8]) -> Void
+
+    /// Takes no line at all.
+    package static let disabled = Log(service: "", level: .critical, format: .json) { _ in }
+
+    package init(
+        service: String,
+        level: LogLevel,
+        format: LogFormat,
+        write: @escaping @Sendable ([UInt8]) -> Void = Log.standardOutput
+    ) {
+        self.service = service
+        self.level = level
+        self.format = format
+        self.write = write
+    }
+
+    package func debug(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+        log(.debug, message, data)
+    }
+
+    package func info(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+        log(.info, message, data)
+    }
+
+    package func warning(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+        log(.warning, message, data)
+    }
+
+    package func error(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+        log(.error, message, data)
+    }
+
+    package func critical(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+        log(.critical, message, data)
+    }
+
+    package func log(_ level: LogLevel, _ message: StaticString, _ data: [LogKey: LogValue]) {
+        guard level >= self.level else { return }
+        var timestamp = timespec()
+        unsafe clock_gettime(CLOCK_REALTIME, &timestamp)
+        let time = Timestamp(
+            secondsSince1970: timestamp.tv_sec,
+            milliseconds: timestamp.tv_nsec / 1_000_000
+        )
+        var line: [UInt8] = []
+        line.reserveCapacity(192)
+        switch format {
+        case .json: writeJSON(time, level, message.description, data, into: &line)
+        case .text: writeText(time, level, message.description, data, into: &line)
+        }
+        line.append(UInt8(ascii: "\n"))
+        write(line)
+    }
+
+    private func writeJSON(
+        _ time: Timestamp,
+        _ level: LogLevel,
+        _ message: String,
+        _ data: [LogKey: LogValue],
+        into line: inout [UInt8]
+    ) {
+        line.append(contentsOf: "{\"time\":\"\(time.text)\",\"level\":\"\(level.name)\"".utf8)
+        line.append(contentsOf: ",\"service\":".utf8)
+        appendQuoted(service, to: &line)
+        line.append(contentsOf: ",\"message\":".utf8)
+        appendQuoted(message, to: &line)
+        for (key, value) in data.sorted(by: { $0.key.name < $1.key.name }) {
+            line.append(contentsOf: ",\"\(key.name)\":".utf8)
+            switch value {
+            case .string(let text): appendQuoted(text, to: &line)
+            case .integer(let number): line.append(contentsOf: "\(number)".utf8)
+            case .double(let number) where number.isFinite:
+                line.append(contentsOf: "\(number)".utf8)
+            case .double(let number): appendQuoted("\(number)", to: &line)
+            case .boolean(let flag): line.append(contentsOf: (flag ? "true" : "false").utf8)
+            }
+        }
+        line.append(UInt8(ascii: "}"))
+    }
+
+    private func writeText(
+        _ time: Timestamp,
+        _ level: LogLevel,
+        _ message: String,
+        _ data: [LogKey: LogValue],
+        into line: inout [UInt8]
+    ) {
+        line.append(contentsOf: "\(time.text) \(level.name) \(service): \(message)".utf8)
+        for (key, value) in data.sorted(by: { $0.key.name < $1.key.name }) {
+            line.append(contentsOf: " \(key.name)=".utf8)
+            switch value {
+            case .string(let text): appendQuoted(text, to: &line)
+            case .integer(let number): line.append(contentsOf: "\(number)".utf8)
+            case .double(let number): line.append(contentsOf: "\(number)".utf8)
+            case .boolean(let flag): line.append(contentsOf: (flag ? "true" : "false").utf8)
+            }
+        }
+    }
+
+    /// Writes the whole line to standard output; what the kernel refuses is dropped, since there is
+    /// no better place to say so.
+    @Sendable
+    package static func standardOutput(_ line: [UInt8]) {
+        unsafe line.withUnsafeBytes { bytes in
+            var rest = unsafe bytes[...]
+            while unsafe !rest.isEmpty {
+                let written = unsafe Glibc.write(STDOUT_FILENO, rest.baseAddressOrNil, rest.count)
+                if written < 0 {
+                    if errno == EINTR { continue }
+                    return
+                }
+                unsafe rest = rest.dropFirst(written)
+            }
+        }
+    }
+}
+
+extension Slice where Base == UnsafeRawBufferPointer {
+    fileprivate var baseAddressOrNil: UnsafeRawPointer? {
+        unsafe base.baseAddress.map { unsafe $0 + startIndex }
+    }
+}
+
+/// A quoted JSON string. Observability sits below JSON's writer for values, and a log line needs
+/// no more than this.
+func appendQuoted(_ text: String, to line: inout [UInt8]) {
+    let digits: StaticString = "0123456789abcdef"
+    line.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+            line.append(UInt8(ascii: "\\"))
+            line.append(byte)
+        case UInt8(ascii: "\n"):
+            line.append(contentsOf: "\\n".utf8)
+        case UInt8(ascii: "\t"):
+            line.append(contentsOf: "\\t".utf8)
+        case 0..<0x20, 0x7F:
+            line.append(contentsOf: "\\u00".utf8)
+            line.append(unsafe digits.utf8Start[Int(byte >> 4)])
+            line.append(unsafe digits.utf8Start[Int(byte & 15)])
+        default:
+            line.append(byte)
+        }
+    }
+    line.append(UInt8(ascii: "\""))
+}

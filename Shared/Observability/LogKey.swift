@@ -1,0 +1,61 @@
+/// A name under which data is logged. Only these are logged, so that a search for one finds all.
+package struct LogKey: Hashable, Sendable {
+    package let name: String
+
+    private init(_ name: String) { self.name = name }
+
+    package static let app = LogKey("push.app")
+    package static let attempt = LogKey("push.attempt")
+    package static let bootstrap = LogKey("bootstrap")
+    package static let bytes = LogKey("bytes")
+    package static let connection = LogKey("connection")
+    package static let count = LogKey("count")
+    package static let credential = LogKey("push.credential")
+    package static let database = LogKey("db.namespace")
+    package static let detail = LogKey("detail")
+    package static let durationMilliseconds = LogKey("duration_ms")
+    package static let environment = LogKey("push.environment")
+    package static let error = LogKey("error")
+    package static let errorType = LogKey("error.type")
+    package static let eventID = LogKey("push.event.id")
+    package static let httpMethod = LogKey("http.request.method")
+    package static let httpRoute = LogKey("http.route")
+    package static let httpStatus = LogKey("http.response.status_code")
+    package static let installationID = LogKey("push.installation.id")
+    package static let kafkaGroup = LogKey("messaging.consumer.group.name")
+    package static let kafkaOffset = LogKey("messaging.kafka.offset")
+    package static let kafkaPartition = LogKey("messaging.destination.partition.id")
+    package static let kafkaTopic = LogKey("messaging.destination.name")
+    package static let name = LogKey("name")
+    package static let networkPeer = LogKey("network.peer.address")
+    package static let part = LogKey("part")
+    package static let path = LogKey("path")
+    package static let port = LogKey("port")
+    package static let provider = LogKey("push.provider")
+    package static let pushID = LogKey("push.notification.id")
+    package static let reason = LogKey("reason")
+    package static let scheme = LogKey("scheme")
+    package static let session = LogKey("session")
+    package static let signal = LogKey("signal")
+    package static let sqlState = LogKey("db.response.status_code")
+    package static let status = LogKey("status")
+    package static let variable = LogKey("variable")
+    package static let version = LogKey("version")
+}
+
+/// What is logged under a key. Never a token, a payload, a key or a connection URI.
+package enum LogValue: Sendable, Equatable {
+    case string(String)
+    case integer(Int)
+    case double(Double)
+    case boolean(Bool)
+}
+
+extension LogValue: ExpressibleByStringInterpolation, ExpressibleByIntegerLiteral,
+    ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral
+{
+    package init(stringLiteral value: String) { self = .string(value) }
+    package init(integerLiteral value: Int) { self = .integer(value) }
+    package init(floatLiteral value: Double) { self = .double(value) }
+    package init(booleanLiteral value: Bool) { self = .boolean(value) }
+}

@@ -1,0 +1,144 @@
+/// A name under which something is measured. Only these are measured.
+package struct Metric: Hashable, Sendable {
+    package enum Kind: String, Sendable { case counter, gauge, histogram }
+
+    package let name: String
+    package let help: String
+    package let kind: Kind
+
+    private init(_ name: String, _ kind: Kind, _ help: String) {
+        self.name = name
+        self.kind = kind
+        self.help = help
+    }
+
+    // The service itself.
+    package static let serviceInfo = Metric(
+        "carillon_service_info",
+        .gauge,
+        "1, with the service's name and version as labels."
+    )
+    package static let loopTurnsLate = Metric(
+        "carillon_loop_late_turns_total",
+        .counter,
+        "Turns of the event loop longer than 50 ms."
+    )
+
+    // HTTP server.
+    package static let httpRequests = Metric(
+        "http_server_requests_total",
+        .counter,
+        "Requests answered, by method and status class."
+    )
+    package static let httpRequestDuration = Metric(
+        "http_server_request_duration_seconds",
+        .histogram,
+        "From the head to the answer's end."
+    )
+    package static let httpConnections = Metric(
+        "http_server_open_connections",
+        .gauge,
+        "Connections open now."
+    )
+    package static let httpRefused = Metric(
+        "http_server_refused_total",
+        .counter,
+        "Requests and connections refused, by reason."
+    )
+
+    // Postgres.
+    package static let postgresStatements = Metric(
+        "postgres_statements_total",
+        .counter,
+        "Statements answered, by outcome."
+    )
+    package static let postgresConnections = Metric(
+        "postgres_connections",
+        .gauge,
+        "Connections that are up."
+    )
+    package static let postgresReconnects = Metric(
+        "postgres_reconnects_total",
+        .counter,
+        "Connections lost and opened again."
+    )
+
+    // Kafka.
+    package static let kafkaConsumed = Metric(
+        "kafka_consumed_records_total",
+        .counter,
+        "Records handed out, by Kafka topic."
+    )
+    package static let kafkaProduced = Metric(
+        "kafka_produced_records_total",
+        .counter,
+        "Records acknowledged or failed, by outcome."
+    )
+    package static let kafkaLag = Metric(
+        "kafka_consumer_lag_records",
+        .gauge,
+        "Records behind the end of the partitions held."
+    )
+    package static let kafkaQueue = Metric(
+        "kafka_producer_queue_records",
+        .gauge,
+        "Records waiting for an acknowledgement."
+    )
+    package static let kafkaErrors = Metric(
+        "kafka_errors_total",
+        .counter,
+        "Errors that librdkafka reported, by name."
+    )
+
+    // Pushes.
+    package static let pushEvents = Metric(
+        "push_events_total",
+        .counter,
+        "Event records read, by what became of them."
+    )
+    package static let pushDeadLetters = Metric(
+        "push_dead_letters_total",
+        .counter,
+        "Records sent to the dead letters, by reason."
+    )
+    package static let pushDeliveries = Metric(
+        "push_deliveries_total",
+        .counter,
+        "Deliveries settled, by provider and outcome."
+    )
+    package static let pushDeliveriesPlanned = Metric(
+        "push_deliveries_planned_total",
+        .counter,
+        "Deliveries planned, by lane."
+    )
+    package static let pushAttempts = Metric(
+        "push_delivery_attempts_total",
+        .counter,
+        "Provider answers, by provider and outcome."
+    )
+    package static let pushAttemptDuration = Metric(
+        "push_delivery_attempt_duration_seconds",
+        .histogram,
+        "From handing a request to the provider's client to its answer."
+    )
+    package static let pushInFlight = Metric(
+        "push_deliveries_in_flight",
+        .gauge,
+        "Deliveries handed to a provider's client."
+    )
+    package static let pushTokensDisabled = Metric(
+        "push_tokens_disabled_total",
+        .counter,
+        "Installations disabled by a provider's word."
+    )
+    package static let outboxRelayed = Metric(
+        "outbox_relayed_total",
+        .counter,
+        "Outbox rows that reached Kafka."
+    )
+    package static let installationsSaved = Metric(
+        "installations_saved_total",
+        .counter,
+        "Installations created or updated."
+    )
+}

@@ -1,0 +1,34 @@
+/// A moment in UTC as RFC 3339 text with milliseconds: `2026-11-20T21:04:05.123Z`.
+package struct Timestamp: Sendable, Equatable {
+    package let secondsSince1970: Int
+    package let milliseconds: Int
+
+    package init(secondsSince1970: Int, milliseconds: Int = 0) {
+        self.secondsSince1970 = secondsSince1970
+        self.milliseconds = milliseconds
+    }
+
+    /// Days to civil date: Howard Hinnant's `civil_from_days`, eras of 400 years from March.
+    package var text: String {
+        let days = Int((Double(secondsSince1970) / 86_400).rounded(.down))
+        let second = secondsSince1970 - days * 86_400
+        let shifted = days + 719_468
+        let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
+        let dayOfEra = shifted - era * 146_097
+        let yearOfEra =
+            (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let shiftedMonth = (5 * dayOfYear + 2) / 153
+        let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
+        let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
+        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+        return padded(year, 4) + "-" + padded(month, 2) + "-" + padded(day, 2) + "T"
+            + padded(second / 3600, 2) + ":" + padded(second / 60 % 60, 2) + ":"
+            + padded(second % 60, 2) + "." + padded(milliseconds, 3) + "Z"
+    }
+}
+
+private func padded(_ number: Int, _ width: Int) -> String {
+    let digits = String(number)
+    return String(repeating: "0", count: max(0, width - digits.count)) + digits
+}
