@@ -1,0 +1,35 @@
+/// What one answer of a provider, or its absence, means for one delivery.
+///
+/// The providers' rooms classify by the tables of their sheets; the dispatcher decides by this
+/// alone. Only `unregistered` may ever disable a token (promise 9).
+package enum ProviderOutcome: Equatable, Hashable, Sendable {
+    /// The provider has taken the notification over.
+    case accepted
+    /// The device is gone, by its own fault. `since` is when the provider found out, in
+    /// milliseconds since 1970: a token registered after it is alive.
+    case unregistered(since: Int64?)
+    /// The payload or the request is at fault: another attempt would end the same way.
+    case rejected
+    /// The credential, the topic or the environment is at fault. Disables nobody.
+    case misconfigured
+    /// Transient. `retryAfter` is a lower bound: the next attempt waits for the longer of it and
+    /// the back-off.
+    case unavailable(retryAfter: Duration?)
+    /// It was sent, or may have been, and never answered.
+    case noAnswer
+    /// It never left this process: it may be repeated freely and is not an attempt.
+    case notSent
+
+    /// The closed set of values for metrics' labels.
+    package var metricLabel: String {
+        switch self {
+        case .accepted: "accepted"
+        case .unregistered: "unregistered"
+        case .rejected: "rejected"
+        case .misconfigured: "misconfigured"
+        case .unavailable: "unavailable"
+        case .noAnswer: "no_answer"
+        case .notSent: "not_sent"
+        }
+    }
+}
