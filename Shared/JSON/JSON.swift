@@ -1,1 +1,136 @@
-// The room's design note comes here, atop its main file.
+/// One JSON value, as RFC 8259 has it.
+///
+/// Authority: the only reader and writer of JSON in the house. Values, no states, nothing to shut
+/// down. Strict: a BOM, invalid UTF-8, a lone surrogate, a trailing comma or anything after the
+/// value is refused; depth and size are bounded by the caller. Of duplicate keys the last wins, at
+/// the place of the first. Numbers are never rounded in silence: an integer that 64 bits do not
+/// hold, and a number that no finite `Double` stands for, keep their text.
+///
+/// `public`, as every room passes these across modules on the hot path.
+public enum JSONValue: Sendable, Equatable {
+    case null
+    case bool(Bool)
+    case integer(Int64)
+    case double(Double)
+    /// The exact text of a number that fits neither `Int64` nor a finite `Double`.
+    case number(String)
+    case string(String)
+    case array([JSONValue])
+    case object(JSONObject)
+}
+
+extension JSONValue {
+    /// The member of an object; `nil` where there is none, or where this is no object.
+    public subscript(key: String) -> JSONValue? {
+        guard case .object(let object) = self else { return nil }
+        return object[key]
+    }
+
+    /// The element of an array; `nil` where there is none, or where this is no array.
+    public subscript(index: Int) -> JSONValue? {
+        guard case .array(let array) = self, array.indices.contains(index) else { return nil }
+        return array[index]
+    }
+
+    public var string: String? {
+        guard case .string(let value) = self else { return nil }
+        return value
+    }
+
+    /// The number, where it is a whole one that `Int` holds: `1` and `1.0`, never `1.5`.
+    public var integer: Int? {
+        switch self {
+        case .integer(let value): Int(exactly: value)
+        case .double(let value): Int(exactly: value)
+        case .null, .bool, .number, .string, .array, .object: nil
+        }
+    }
+
+    /// The number, to the nearest `Double`; `nil` where that would be infinite.
+    public var double: Double? {
+        switch self {
+        case .integer(let value): return Double(value)
+        case .double(let value): return value
+        case .number(let text):
+            guard let value = Double(text), value.isFinite else { return nil }
+            return value
+        case .null, .bool, .string, .array, .object: return nil
+        }
+    }
+
+    public var bool: Bool? {
+        guard case .bool(let value) = self else { return nil }
+        return value
+    }
+
+    public var array: [JSONValue]? {
+        guard case .array(let value) = self else { return nil }
+        return value
+    }
+
+    public var object: JSONObject? {
+        guard case .object(let value) = self else { return nil }
+        return value
+    }
+
+    public var isNull: Bool { self == .null }
+
+    /// What this is, for error texts that must not show the value itself.
+    public var kind: String {
+        switch self {
+        case .null: "null"
+        case .bool: "boolean"
+        case .integer, .double, .number: "number"
+        case .string: "string"
+        case .array: "array"
+        case .object: "object"
+        }
+    }
+}
+
+extension JSONValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation,
+    ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral,
+    ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral, ExpressibleByNilLiteral
+{
+    public init(stringLiteral value: String) { self = .string(value) }
+    public init(integerLiteral value: Int64) { self = .integer(value) }
+    public init(floatLiteral value: Double) { self = .double(value) }
+    public init(booleanLiteral value: Bool) { self = .bool(value) }
+    public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+    public init(nilLiteral: ()) { self = .null }
+
+    public init(dictionaryLiteral elements: (String, JSONValue)...) {
+        self = .object(JSONObject(elements))
+    }
+
+    public init(_ value: Int) { self = .integer(Int64(value)) }
+}
+
+/// Why a text is not JSON that we take. Says where and what was expected, never the content.
+public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// What would have been right at `offset`.
+    public enum Expectation: String, Sendable {
+        case value = "expected a value"
+        case key = "expected a key in quotes"
+        case colon = "expected ':'"
+        case commaOrBracket = "expected ',' or ']'"
+        case commaOrBrace = "expected ',' or '}'"
+        case end = "expected nothing after the value"
+        case closingQuote = "expected the closing quote"
+        case escape = "expected a valid escape"
+        case escapedControl = "expected control characters to be escaped"
+        case unicode = "expected valid UTF-8"
+        case surrogatePair = "expected a whole surrogate pair"
+        case digit = "expected a digit"
+        case lessDepth = "nested too deeply"
+        case fewerBytes = "too large"
+    }
+
+    /// The first byte is 0.
+    public let offset: Int
+    /// The first line is 1.
+    public let line: Int
+    public let expected: Expectation
+
+    public var description: String { "line \(line), byte \(offset): \(expected.rawValue)" }
+}

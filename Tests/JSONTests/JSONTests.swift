@@ -1,1 +1,178 @@
-// Tests of the room.
+import Foundation
+import JSON
+import Testing
+
+@Suite("JSON: the value tree", .timeLimit(.minutes(1)))
+struct JSONValueTests {
+    @Test(
+        "What RFC 8259 allows is read as what it says",
+        arguments: [
+            ("null", .null), (" true\n", .bool(true)), ("false", .bool(false)),
+            ("0", .integer(0)), ("-1", .integer(-1)), ("1.0", .double(1)),
+            ("-0", .double(-0.0)), ("1e3", .double(1000)), ("0.1", .double(0.1)),
+            ("123456789.123456789", .double(123456789.123456789)), ("5e-324", .double(5e-324)),
+            ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
+            ("\"\"", ""), (#""a\"\\\/\b\f\n\r\t""#, "a\"\\/\u{8}\u{c}\n\r\t"),
+            (#""é\u00e9\uD83D\uDE00""#, "éé😀"), (#""\u0000""#, "\0"), ("[]", []), ("{}", [:]),
+            ("[1, [2], {\"a\": [null]}]", [1, [2], ["a": [nil]]]),
+        ] as [(String, JSONValue)])
+    func reads(text: String, value: JSONValue) throws {
+        #expect(try JSONValue.parse(text) == value)
+    }
+
+    @Test("Numbers that no type of ours holds keep their text, and are written as they came")
+    func keepsBigNumbers() throws {
+        for text in [
+            "9223372036854775808", "-9223372036854775809", "1e400", "-1e400",
+            "123456789012345678901234567890",
+        ] {
+            let value = try JSONValue.parse(text)
+            #expect(value == .number(text))
+            #expect(value.text == text)
+            #expect(value.integer == nil)
+        }
+        #expect(JSONValue.number("18446744073709551616").double == 18446744073709551616)
+    }
+
+    @Test("A decimal is rounded once, to the nearest double")
+    func roundsRight() throws {
+        for text in ["9007199254740993.0", "1.7976931348623157e308", "2.5e-5", "0.3e22"] {
+            #expect(try JSONValue.parse(text).double == Double(text))
+        }
+    }
+
+    @Test(
+        "What RFC 8259 forbids is refused, at the place where it goes wrong",
+        arguments: [
+            ("", 0, .value), ("[1,]", 3, .value), ("[1 2]", 3, .commaOrBracket),
+            ("{\"a\" 1}", 5, .colon), ("{\"a\":1,}", 7, .key), ("{a:1}", 1, .key),
+            ("01", 0, .value), ("+1", 0, .value), (".5", 0, .value), ("1.", 2, .digit),
+            ("1e", 2, .digit), ("nul", 0, .value), ("NaN", 0, .value), ("1 2", 2, .end),
+            ("\"\\x\"", 2, .escape), ("\"\t\"", 1, .escapedControl), ("\"a", 2, .closingQuote),
+            ("\"\\uD800\"", 3, .surrogatePair), ("\"\\uDC00\"", 3, .surrogatePair),
+            ("\"\\uD800\\u0041\"", 3, .surrogatePair), ("\u{FEFF}1", 0, .value),
+        ] as [(String, Int, JSONError.Expectation)])
+    func refuses(text: String, offset: Int, expected: JSONError.Expectation) {
+        #expect(throws: JSONError(offset: offset, line: 1, expected: expected)) {
+            try JSONValue.parse(text)
+        }
+    }
+
+    @Test("Invalid UTF-8 is refused, with and without escapes around it")
+    func refusesInvalidUTF8() {
+        for bytes: [UInt8] in [
+            [0x22, 0xFF, 0x22], [0x22, 0xC0, 0xAF, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22],
+            [0x22, 0x5C, 0x6E, 0xE2, 0x82, 0x22],
+        ] {
+            #expect(throws: JSONError(offset: 1, line: 1, expected: .unicode)) {
+                try JSONValue.parse(bytes)
+            }
+        }
+    }
+
+    @Test("An error tells line and byte, and never what was there")
+    func errorsAreSafeToShow() {
+        let error = #expect(throws: JSONError.self) {
+            try JSONValue.parse("{\n\"a\": secret}")
+        }
+        #expect(error?.description == "line 2, byte 7: expected a value")
+    }
+
+    @Test("Depth and size are bounded")
+    func bounds() throws {
+        let deep = String(repeating: "[", count: 64) + String(repeating: "]", count: 64)
+        _ = try JSONValue.parse(deep)
+        #expect(throws: JSONError(offset: 64, line: 1, expected: .lessDepth)) {
+            try JSONValue.parse("[" + deep + "]")
+        }
+        #expect(throws: JSONError(offset: 3, line: 1, expected: .fewerBytes)) {
+            try JSONValue.parse("1234", maximumBytes: 3)
+        }
+    }
+
+    @Test("Of duplicate keys the last wins and the order stays, below and above the index's limit")
+    func duplicateKeys() throws {
+        let value = try JSONValue.parse(#"{"b":1,"a":2,"b":3}"#)
+        #expect(value.text == #"{"b":3,"a":2}"#)
+        let many = (0..<100).map { "\"k\($0)\":\($0)" } + ["\"k50\":-1"]
+        let object = try #require(
+            try JSONValue.parse("{" + many.joined(separator: ",") + "}").object)
+        #expect(object.count == 100)
+        #expect(object["k50"] == -1)
+        #expect(object.keys == (0..<100).map { "k\($0)" })
+    }
+
+    @Test("An object takes, replaces and gives up members")
+    func objectEditing() {
+        var object = JSONObject()
+        for index in 0..<40 { object["k\(index)"] = JSONValue(index) }
+        #expect(object.removeValue(forKey: "k3") == 3)
+        #expect(object.removeValue(forKey: "k3") == nil)
+        object["k39"] = "last"
+        object["k0"] = nil
+        #expect(object.count == 38)
+        #expect(object["k39"] == "last")
+        #expect(object["k4"] == 4)
+        #expect(object["k0"] == nil)
+    }
+
+    @Test("Objects are equal whatever the order of their members")
+    func equality() {
+        let left: JSONValue = ["a": 1, "b": [2]]
+        #expect(left == ["b": [2], "a": 1])
+        #expect(left != ["b": [2], "a": 1, "c": nil])
+        #expect(left != ["b": [2], "c": 1])
+    }
+
+    @Test("Accessors give a value only where it is exactly that")
+    func accessors() {
+        #expect(JSONValue.double(1).integer == 1)
+        #expect(JSONValue.double(1.5).integer == nil)
+        #expect(JSONValue.double(1e300).integer == nil)
+        #expect(JSONValue.integer(2).double == 2)
+        #expect(JSONValue.string("1").integer == nil)
+        #expect(JSONValue.bool(true).integer == nil)
+        let value: JSONValue = ["a": [1, "x"], "n": nil]
+        #expect(value["a"]?[1]?.string == "x")
+        #expect(value["a"]?[2] == nil)
+        #expect(value["n"]?.isNull == true)
+        #expect(value["m"] == nil)
+        #expect(value.kind == "object")
+    }
+
+    @Test("What is written is read back as the same")
+    func roundTrip() throws {
+        let value: JSONValue = [
+            "text": "q\"b\\c/\u{1}\u{1F}\u{7F}\u{2028}é😀\n", "int": -42, "min": .integer(.min),
+            "double": 0.1, "big": .double(1e300), "tiny": .double(5e-324), "yes": true, "no": false,
+            "nothing": nil, "list": [1, [], [:]],
+        ]
+        #expect(try JSONValue.parse(value.bytes) == value)
+        #expect(JSONValue.string("\u{1}\u{1F}\n\"").text == #""\u0001\u001f\n\"""#)
+        #expect(JSONValue.double(.nan).text == "null")
+        #expect(JSONValue.integer(.min).text == "-9223372036854775808")
+    }
+}
+
+/// The 318 cases of JSONTestSuite, from the folder that `JSON_TEST_SUITE` names.
+@Suite(
+    "JSON: JSONTestSuite", .timeLimit(.minutes(1)),
+    .enabled(
+        if: ProcessInfo.processInfo.environment["JSON_TEST_SUITE"] != nil,
+        "JSON_TEST_SUITE names no folder"))
+struct JSONTestSuiteTests {
+    @Test("y_ is taken, n_ refused, i_ never crashes, and every case is there")
+    func verdicts() throws {
+        let folder = try #require(ProcessInfo.processInfo.environment["JSON_TEST_SUITE"])
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+            .filter { $0.hasSuffix(".json") }.sorted()
+        #expect(names.count == 318)
+        for name in names {
+            let data = try Data(contentsOf: URL(filePath: folder + "/" + name))
+            let value = try? JSONValue.parse([UInt8](data))
+            if name.hasPrefix("y_") { #expect(value != nil, "\(name)") }
+            if name.hasPrefix("n_") { #expect(value == nil, "\(name)") }
+            if let value { #expect(try JSONValue.parse(value.bytes) == value, "\(name)") }
+        }
+    }
+}
