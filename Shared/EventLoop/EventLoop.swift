@@ -1,1 +1,278 @@
-// The room's design note comes here, atop its main file.
+internal import CUV
+internal import Glibc
+internal import Observability
+
+/// One thread, one libuv loop, one Swift executor.
+///
+/// Authority: everything that belongs together lives on one loop and is called without locks. A
+/// loop is the serial executor of its actors and the preferred executor of its tasks; jobs run by
+/// `runSynchronously(isolatedTo:taskExecutor:)` throughout, so that a hop between two actors of one
+/// loop is free. Start an unstructured task with `Task(executorPreference: loop)`; a plain `Task`
+/// goes to the global pool.
+///
+/// A turn: libuv's timers; jobs (prepare); waiting for descriptors; their callbacks; jobs (check).
+/// Jobs that a callback enqueues run in the same turn, and `atEndOfTurn` after them.
+///
+/// Shutdown: `stop` closes every handle that is left, runs what is still queued and joins the
+/// thread.
+@safe
+package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
+    private enum Work {
+        case job(UnownedJob)
+        case body(() -> Void)
+    }
+
+    package let name: String
+    let uv: UnsafeMutablePointer<uv_loop_t>
+    private let async: UnsafeMutablePointer<uv_async_t>
+    private let prepare: UnsafeMutablePointer<uv_prepare_t>
+    private let check: UnsafeMutablePointer<uv_check_t>
+    private let idle: UnsafeMutablePointer<uv_idle_t>
+    private var thread = pthread_t()
+
+    /// Enqueued by other threads.
+    private let lock = Lock()
+    private var remote: [Work] = []
+    private var acceptsWakeUps = true
+
+    /// Enqueued on the loop itself; touched by its thread alone.
+    private var local: [Work] = []
+    private var endOfTurn: [() -> Void] = []
+    private var isIdling = false
+    private var stopped: CheckedContinuation<Void, Never>?
+
+    /// How often a drain looks again at what its own jobs enqueued, before descriptors get a turn.
+    private static let roundsPerDrain = 32
+
+    /// Starts the thread.
+    ///
+    /// - Parameter name: At most 15 bytes are shown by the kernel.
+    /// - Throws: `EventLoopError` when libuv or the kernel refuses.
+    package init(name: String) throws {
+        self.name = name
+        unsafe uv = .allocate(capacity: 1)
+        unsafe async = .allocate(capacity: 1)
+        unsafe prepare = .allocate(capacity: 1)
+        unsafe check = .allocate(capacity: 1)
+        unsafe idle = .allocate(capacity: 1)
+        let status = unsafe uv_loop_init(uv)
+        guard status == 0 else { throw EventLoopError(status: status, call: "uv_loop_init") }
+        let me = unsafe Unmanaged.passUnretained(self).toOpaque()
+        unsafe uv.pointee.data = me
+        let asyncStatus = unsafe uv_async_init(uv, async) { _ in }
+        guard asyncStatus == 0 else {
+            throw EventLoopError(status: asyncStatus, call: "uv_async_init")
+        }
+        unsafe uv_prepare_init(uv, prepare)
+        unsafe uv_prepare_start(prepare) { handle in unsafe drainLoop(of: handle?.pointee.loop) }
+        unsafe uv_check_init(uv, check)
+        unsafe uv_check_start(check) { handle in unsafe drainLoop(of: handle?.pointee.loop) }
+        unsafe uv_idle_init(uv, idle)
+        // No Swift object behind these: `closeEverything` tells them by that.
+        unsafe async.pointee.data = nil
+        unsafe prepare.pointee.data = nil
+        unsafe check.pointee.data = nil
+        unsafe idle.pointee.data = nil
+
+        let retained = unsafe Unmanaged.passRetained(self).toOpaque()
+        let created = unsafe pthread_create(&thread, nil, loopThread, retained)
+        guard created == 0 else {
+            unsafe Unmanaged<EventLoop>.fromOpaque(retained).release()
+            throw EventLoopError(status: -created, call: "pthread_create")
+        }
+    }
+
+    deinit {
+        unsafe async.deallocate()
+        unsafe prepare.deallocate()
+        unsafe check.deallocate()
+        unsafe idle.deallocate()
+        unsafe uv.deallocate()
+    }
+
+    // MARK: Who is running
+
+    /// The loop whose thread this is.
+    package static var current: EventLoop? {
+        guard let pointer = unsafe pthread_getspecific(currentLoopKey) else { return nil }
+        return unsafe Unmanaged<EventLoop>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    package var isCurrent: Bool {
+        unsafe pthread_getspecific(currentLoopKey) == Unmanaged.passUnretained(self).toOpaque()
+    }
+
+    package func checkIsolated() {
+        precondition(isCurrent, "not on the loop \(name)")
+    }
+
+    package func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    // MARK: Work
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        enqueue(.job(UnownedJob(job)))
+    }
+
+    /// Runs `body` on the loop, soon; never before this call returns.
+    package func execute(_ body: @escaping @Sendable () -> Void) {
+        enqueue(.body(body))
+    }
+
+    /// Runs `body` once, when this turn's jobs are done and before the loop waits again: the place
+    /// to write what the turn has gathered. On the loop only.
+    package func atEndOfTurn(_ body: @escaping () -> Void) {
+        checkIsolated()
+        endOfTurn.append(body)
+    }
+
+    private func enqueue(_ work: Work) {
+        if isCurrent {
+            local.append(work)
+            return
+        }
+        lock.withLock {
+            remote.append(work)
+            if remote.count == 1 && acceptsWakeUps { unsafe uv_async_send(async) }
+        }
+    }
+
+    /// Runs jobs until there are none, or other handles are due a turn.
+    fileprivate func drain() {
+        for _ in 0..<Self.roundsPerDrain {
+            lock.withLock {
+                if !remote.isEmpty {
+                    local.append(contentsOf: remote)
+                    remote.removeAll(keepingCapacity: true)
+                }
+            }
+            if local.isEmpty {
+                if endOfTurn.isEmpty { break }
+                let flushes = endOfTurn
+                endOfTurn.removeAll(keepingCapacity: true)
+                for flush in flushes { flush() }
+                continue
+            }
+            let batch = local
+            local.removeAll(keepingCapacity: true)
+            for work in batch { run(work) }
+        }
+        keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
+    }
+
+    private func run(_ work: Work) {
+        switch work {
+        case .job(let job):
+            unsafe job.runSynchronously(
+                isolatedTo: asUnownedSerialExecutor(),
+                taskExecutor: asUnownedTaskExecutor()
+            )
+        case .body(let body): body()
+        }
+    }
+
+    /// An active idle handle makes libuv look at the descriptors without waiting.
+    private func keepTurning(_ wanted: Bool) {
+        guard wanted != isIdling else { return }
+        isIdling = wanted
+        if wanted {
+            unsafe uv_idle_start(idle) { _ in }
+        } else {
+            unsafe uv_idle_stop(idle)
+        }
+    }
+
+    // MARK: Stopping
+
+    /// Closes what is left, runs what is queued, joins the thread. Call it once, from outside the
+    /// loop; nothing may be enqueued afterwards.
+    package func stop() async {
+        precondition(!isCurrent, "a loop cannot wait for its own end")
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            execute {
+                self.stopped = continuation
+                self.closeEverything()
+            }
+        }
+        pthread_join(thread, nil)
+    }
+
+    private func closeEverything() {
+        lock.withLock { acceptsWakeUps = false }
+        unsafe uv_walk(
+            uv,
+            { handle, _ in
+                guard let handle = unsafe handle, unsafe uv_is_closing(handle) == 0 else { return }
+                if let data = unsafe handle.pointee.data {
+                    unsafe Unmanaged<LoopHandle>.fromOpaque(data).takeUnretainedValue().close()
+                } else {
+                    unsafe uv_close(handle, nil)
+                }
+            },
+            nil
+        )
+    }
+
+    /// The whole life of the thread.
+    fileprivate func runThread() {
+        unsafe pthread_setspecific(currentLoopKey, Unmanaged.passUnretained(self).toOpaque())
+        unsafe carillon_set_thread_name(name)
+        unsafe uv_run(uv, UV_RUN_DEFAULT)
+        // The handles are gone; what was enqueued meanwhile still runs.
+        while true {
+            let left = lock.withLock { remote.count } + local.count + endOfTurn.count
+            if left == 0 { break }
+            drainWithoutHandles()
+        }
+        unsafe uv_loop_close(uv)
+        stopped?.resume()
+    }
+
+    private func drainWithoutHandles() {
+        let batch = lock.withLock {
+            defer { remote.removeAll() }
+            return local + remote
+        }
+        local.removeAll()
+        for work in batch { run(work) }
+        let flushes = endOfTurn
+        endOfTurn.removeAll()
+        for flush in flushes { flush() }
+    }
+}
+
+/// What libuv or the kernel refused.
+package struct EventLoopError: Error, CustomStringConvertible {
+    /// A negative errno, as libuv gives it.
+    package let status: Int32
+    package let call: String
+
+    package init(status: Int32, call: String) {
+        self.status = status
+        self.call = call
+    }
+
+    package var description: String {
+        let text = unsafe uv_strerror(status).map { unsafe String(cString: $0) } ?? "unknown"
+        return "\(call): \(text)"
+    }
+}
+
+/// The key under which each loop's thread finds its loop.
+private let currentLoopKey: pthread_key_t = {
+    var key = pthread_key_t()
+    let status = unsafe pthread_key_create(&key, nil)
+    precondition(status == 0, "pthread_key_create: \(status)")
+    return key
+}()
+
+private func loopThread(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    guard let argument = unsafe argument else { return nil }
+    unsafe Unmanaged<EventLoop>.fromOpaque(argument).takeRetainedValue().runThread()
+    return nil
+}
+
+private func drainLoop(of loop: UnsafeMutablePointer<uv_loop_t>?) {
+    guard let data = unsafe loop?.pointee.data else { return }
+    unsafe Unmanaged<EventLoop>.fromOpaque(data).takeUnretainedValue().drain()
+}

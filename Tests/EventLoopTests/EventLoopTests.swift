@@ -1,1 +1,162 @@
-// Tests of the room.
+import EventLoop
+import Glibc
+import Testing
+
+/// An actor that lives on the loop, to ask where its code runs.
+private actor Resident {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+    private var calls: [String] = []
+
+    init(on loop: EventLoop) { self.loop = loop }
+
+    func call(_ name: String) -> Bool {
+        calls.append(name)
+        return loop.isCurrent
+    }
+
+    func seen() -> [String] { calls }
+
+    /// A pipe written to in one callback and read in another.
+    func roundTripThroughPipe() async -> UInt8 {
+        var ends: [Int32] = [0, 0]
+        unsafe pipe(&ends)
+        let (reader, writer) = (ends[0], ends[1])
+        let byte: UInt8 = await withCheckedContinuation { continuation in
+            let watch = loop.watch(reader) { _ in
+                var byte: UInt8 = 0
+                unsafe read(reader, &byte, 1)
+                continuation.resume(returning: byte)
+            }
+            watch.interest = .readable
+            loop.schedule(after: .milliseconds(1)) {
+                var byte: UInt8 = 42
+                unsafe write(writer, &byte, 1)
+                // The watch is closed before its descriptor, from outside its own callback.
+                self.loop.schedule(after: .milliseconds(20)) {
+                    watch.close()
+                    close(reader)
+                    close(writer)
+                }
+            }
+        }
+        return byte
+    }
+
+    func endOfTurnOrder() async -> [String] {
+        await withCheckedContinuation { continuation in
+            loop.atEndOfTurn {
+                self.calls.append("flush")
+                continuation.resume(returning: self.calls)
+            }
+            loop.execute { self.assumeIsolated { $0.calls.append("job") } }
+        }
+    }
+}
+
+private func withLoop<Value: Sendable>(
+    _ body: @Sendable (EventLoop) async throws -> Value
+) async throws -> Value {
+    let loop = try EventLoop(name: "test")
+    do {
+        let value = try await body(loop)
+        await loop.stop()
+        return value
+    } catch {
+        await loop.stop()
+        throw error
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct EventLoopTests {
+    @Test("An actor of the loop runs on the loop's thread")
+    func actorsRunOnTheirLoop() async throws {
+        try await withLoop { loop in
+            let resident = Resident(on: loop)
+            #expect(!loop.isCurrent)
+            #expect(await resident.call("a"))
+            #expect(EventLoop.current == nil)
+        }
+    }
+
+    @Test("A task with the loop as preference stays on it, across a sleep too")
+    func preferringTasksStay() async throws {
+        try await withLoop { loop in
+            let places = await Task(executorPreference: loop) {
+                var places = [loop.isCurrent]
+                try? await loop.sleep(for: .milliseconds(5))
+                places.append(loop.isCurrent)
+                let ranElsewhere = try? await loop.blocking { !loop.isCurrent }
+                places.append(ranElsewhere == true)
+                places.append(loop.isCurrent)
+                return places
+            }.value
+            #expect(places == [true, true, true, true])
+        }
+    }
+
+    @Test("A readable descriptor wakes its watch")
+    func descriptorsWake() async throws {
+        try await withLoop { loop in
+            #expect(await Resident(on: loop).roundTripThroughPipe() == 42)
+        }
+    }
+
+    @Test("What is to happen at the end of a turn happens after its jobs")
+    func endOfTurnComesLast() async throws {
+        try await withLoop { loop in
+            #expect(await Resident(on: loop).endOfTurnOrder() == ["job", "flush"])
+        }
+    }
+
+    @Test("A cancelled sleep ends at once")
+    func sleepIsCancelled() async throws {
+        try await withLoop { loop in
+            let sleeper = Task { try await loop.sleep(for: .seconds(3600)) }
+            sleeper.cancel()
+            await #expect(throws: CancellationError.self) { try await sleeper.value }
+        }
+    }
+
+    @Test("Jobs of many threads all run, and a stop leaves none behind")
+    func nothingIsLost() async throws {
+        let resident = try await withLoop { loop in
+            let resident = Resident(on: loop)
+            await withTaskGroup { group in
+                for number in 0..<64 {
+                    group.addTask {
+                        for turn in 0..<100 { _ = await resident.call("\(number)/\(turn)") }
+                    }
+                }
+            }
+            #expect(await resident.seen().count == 6400)
+            return resident
+        }
+        #expect(!resident.loop.isCurrent)
+    }
+
+    @Test("A stop closes watches and timers that were left open")
+    func stopClosesHandles() async throws {
+        try await withLoop { loop in
+            await withCheckedContinuation { continuation in
+                loop.execute {
+                    loop.schedule(after: .seconds(3600), every: .seconds(1)) {}
+                    loop.watch(STDIN_FILENO) { _ in }.close()
+                    continuation.resume()
+                }
+            }
+        }
+    }
+
+    @Test("An error of the body comes out of a blocking call")
+    func blockingThrows() async throws {
+        try await withLoop { loop in
+            _ = await #expect(throws: CancellationError.self) {
+                try await loop.blocking { throw CancellationError() }
+            }
+        }
+    }
+}

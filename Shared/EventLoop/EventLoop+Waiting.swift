@@ -1,0 +1,101 @@
+internal import CUV
+
+extension EventLoop {
+    /// Waits on one of the loop's timers, wherever it is called from.
+    ///
+    /// - Throws: `CancellationError` as soon as the task is cancelled.
+    package func sleep(for duration: Duration) async throws {
+        let sleeper = Sleeper()
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation {
+                (continuation: CheckedContinuation<Void, any Error>) in
+                onLoop { sleeper.start(duration, on: self, continuation) }
+            }
+        } onCancel: {
+            execute { sleeper.cancel() }
+        }
+    }
+
+    /// Runs what blocks on libuv's thread pool, so that the loop turns on.
+    ///
+    /// - Parameter body: It cannot be interrupted, so it must end by itself.
+    package func blocking<Value: Sendable>(
+        _ body: @escaping @Sendable () throws -> Value
+    ) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            let work = BlockingWork {
+                let result = Result(catching: body)
+                return { continuation.resume(with: result) }
+            }
+            onLoop { work.submit(to: self) }
+        }
+    }
+
+    /// Now where this is the loop, else soon.
+    private func onLoop(_ body: @escaping @Sendable () -> Void) {
+        if isCurrent { body() } else { execute(body) }
+    }
+}
+
+/// One sleeping task; confined to the loop. A cancellation may come before the start.
+private final class Sleeper: @unchecked Sendable {
+    private var timer: LoopTimer?
+    private var continuation: CheckedContinuation<Void, any Error>?
+    private var isCancelled = false
+
+    func start(
+        _ duration: Duration,
+        on loop: EventLoop,
+        _ continuation: CheckedContinuation<Void, any Error>
+    ) {
+        guard !isCancelled else {
+            continuation.resume(throwing: CancellationError())
+            return
+        }
+        self.continuation = continuation
+        timer = loop.schedule(after: duration) { self.finish(.success(())) }
+    }
+
+    func cancel() {
+        isCancelled = true
+        timer?.cancel()
+        finish(.failure(CancellationError()))
+    }
+
+    private func finish(_ result: Result<Void, any Error>) {
+        timer = nil
+        continuation?.resume(with: result)
+        continuation = nil
+    }
+}
+
+/// One call on libuv's thread pool. libuv holds it from `submit` until its answer is on the loop.
+@safe
+private final class BlockingWork: @unchecked Sendable {
+    private let request = UnsafeMutablePointer<uv_work_t>.allocate(capacity: 1)
+    private let body: @Sendable () -> @Sendable () -> Void
+    /// Written on the pool's thread, read on the loop afterwards; libuv orders the two.
+    private var answer: (@Sendable () -> Void)?
+
+    init(_ body: @escaping @Sendable () -> @Sendable () -> Void) { self.body = body }
+
+    deinit { unsafe request.deallocate() }
+
+    func submit(to loop: EventLoop) {
+        unsafe request.pointee.data = Unmanaged.passRetained(self).toOpaque()
+        let status = unsafe uv_queue_work(
+            loop.uv,
+            request,
+            { request in
+                guard let data = unsafe request?.pointee.data else { return }
+                let work = unsafe Unmanaged<BlockingWork>.fromOpaque(data).takeUnretainedValue()
+                work.answer = work.body()
+            },
+            { request, _ in
+                guard let data = unsafe request?.pointee.data else { return }
+                unsafe Unmanaged<BlockingWork>.fromOpaque(data).takeRetainedValue().answer?()
+            }
+        )
+        precondition(status == 0, "uv_queue_work: \(status)")
+    }
+}
