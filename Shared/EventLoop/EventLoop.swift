@@ -28,6 +28,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private let prepare: UnsafeMutablePointer<uv_prepare_t>
     private let check: UnsafeMutablePointer<uv_check_t>
     private let idle: UnsafeMutablePointer<uv_idle_t>
+    /// Where every stream of the loop reads to: its bytes are used up before the next read.
+    let readBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 16)
     private var thread = pthread_t()
 
     /// Enqueued by other threads.
@@ -83,6 +85,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     deinit {
+        unsafe readBuffer.deallocate()
         unsafe async.deallocate()
         unsafe prepare.deallocate()
         unsafe check.deallocate()

@@ -1,0 +1,226 @@
+internal import CUV
+internal import Glibc
+
+/// One accepted connection: bytes in, bytes out. Confined to its loop's thread.
+///
+/// It ends by `close`, which only its owner calls; after that no closure of it runs.
+@safe
+package final class TCPStream: LoopHandle {
+    package enum End: Equatable {
+        /// The peer will send no more, and may still read.
+        case finished
+        /// The connection is broken.
+        case failed(status: Int32)
+    }
+
+    /// The peer's numeric address, without its port.
+    package private(set) var remoteAddress = ""
+    /// Bytes that the kernel has not taken yet.
+    package private(set) var pendingBytes = 0
+
+    /// The bytes are only there while the closure runs.
+    package var onRead: ((UnsafeRawBufferPointer) -> Void)?
+    package var onEnd: ((End) -> Void)?
+    /// The kernel has taken what `write` had to keep; told after each part.
+    package var onWritten: (() -> Void)?
+
+    private var isReading = false
+    private var shutsDownWhenWritten = false
+
+    init(acceptedFrom listener: TCPListener) throws {
+        super.init(UV_TCP, on: listener.loop)
+        let tcp = unsafe pointer(as: uv_tcp_t.self)
+        let opened = unsafe uv_tcp_init(loop.uv, tcp)
+        guard opened == 0 else { throw EventLoopError(status: opened, call: "uv_tcp_init") }
+        adopt()
+        let accepted = unsafe uv_accept(
+            listener.pointer(as: uv_stream_t.self), pointer(as: uv_stream_t.self))
+        guard accepted == 0 else {
+            close()
+            throw EventLoopError(status: accepted, call: "uv_accept")
+        }
+        unsafe uv_tcp_nodelay(tcp, 1)
+        remoteAddress = peerAddress()
+    }
+
+    // MARK: Reading
+
+    package func startReading() {
+        guard !isReading, !isClosed else { return }
+        isReading = true
+        let status = unsafe uv_read_start(
+            pointer(as: uv_stream_t.self),
+            { handle, _, buffer in
+                guard let stream = unsafe TCPStream.from(handle?.pointee.data) else { return }
+                let scratch = unsafe stream.loop.readBuffer
+                unsafe buffer?.pointee.base = scratch.baseAddress?.assumingMemoryBound(
+                    to: CChar.self)
+                unsafe buffer?.pointee.len = scratch.count
+            },
+            { handle, count, _ in
+                guard let stream = unsafe TCPStream.from(handle?.pointee.data) else { return }
+                stream.didRead(count)
+            }
+        )
+        if status != 0 { end(.failed(status: status)) }
+    }
+
+    /// The kernel's buffer then fills, and the peer has to wait.
+    package func stopReading() {
+        guard isReading, !isClosed else { return }
+        isReading = false
+        unsafe uv_read_stop(pointer(as: uv_stream_t.self))
+    }
+
+    private func didRead(_ count: Int) {
+        if count > 0 {
+            unsafe onRead?(UnsafeRawBufferPointer(rebasing: loop.readBuffer[..<count]))
+        } else if count < 0 {
+            stopReading()
+            end(count == Int(UV_EOF.rawValue) ? .finished : .failed(status: Int32(count)))
+        }
+    }
+
+    private func end(_ end: End) { onEnd?(end) }
+
+    // MARK: Writing
+
+    /// Sends what the kernel takes at once, and keeps the rest until it can be sent.
+    package func write(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty, !isClosed else { return }
+        var sent = 0
+        if pendingBytes == 0 {
+            let taken = unsafe bytes.withUnsafeBytes { raw in
+                unsafe withBuffer(raw) { buffer in
+                    unsafe uv_try_write(pointer(as: uv_stream_t.self), &buffer, 1)
+                }
+            }
+            if taken == bytes.count { return }
+            if taken > 0 {
+                sent = Int(taken)
+            } else if taken != UV_EAGAIN.rawValue {
+                return fail(taken)
+            }
+        }
+        let pending = PendingWrite(bytes[sent...], of: self)
+        pendingBytes += pending.count
+        let status = unsafe pending.submit(to: pointer(as: uv_stream_t.self))
+        if status != 0 {
+            pendingBytes -= pending.count
+            fail(status)
+        }
+    }
+
+    /// Tells the owner on the next turn, so that `write` never calls back into its caller.
+    private func fail(_ status: Int32) {
+        loop.atEndOfTurn { [weak self] in
+            guard let self, !self.isClosed else { return }
+            self.end(.failed(status: status))
+        }
+    }
+
+    fileprivate func didWrite(_ count: Int, _ status: Int32) {
+        pendingBytes -= count
+        guard !isClosed else { return }
+        guard status == 0 else { return end(.failed(status: status)) }
+        if pendingBytes == 0, shutsDownWhenWritten { shutDownNow() }
+        onWritten?()
+    }
+
+    /// Sends the end of our side once all is written; the peer's side may go on.
+    package func shutDown() {
+        guard !isClosed else { return }
+        if pendingBytes > 0 { shutsDownWhenWritten = true } else { shutDownNow() }
+    }
+
+    private func shutDownNow() {
+        _ = Glibc.shutdown(descriptor, Int32(SHUT_WR))
+    }
+
+    /// Ends the connection by a reset: what was not sent yet is dropped, and the peer is told.
+    package func closeWithReset() {
+        guard !isClosed else { return }
+        var linger = Glibc.linger(l_onoff: 1, l_linger: 0)
+        let size = socklen_t(MemoryLayout<Glibc.linger>.size)
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, size)
+        close()
+    }
+
+    // MARK: The socket
+
+    private var descriptor: Int32 {
+        var descriptor: Int32 = -1
+        unsafe uv_fileno(pointer(as: uv_handle_t.self), &descriptor)
+        return descriptor
+    }
+
+    private func peerAddress() -> String {
+        var storage = sockaddr_storage()
+        var length = Int32(MemoryLayout<sockaddr_storage>.size)
+        var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+        let status = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+            let address = unsafe UnsafeMutableRawPointer(pointer)
+                .assumingMemoryBound(to: sockaddr.self)
+            let found = unsafe uv_tcp_getpeername(
+                self.pointer(as: uv_tcp_t.self), address, &length)
+            guard found == 0 else { return found }
+            return unsafe getnameinfo(
+                address, socklen_t(length), &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
+        }
+        guard status == 0 else { return "" }
+        let end = text.firstIndex(of: 0) ?? text.endIndex
+        let address = String(decoding: text[..<end].map(UInt8.init(bitPattern:)), as: UTF8.self)
+        return address.hasPrefix("::ffff:") ? String(address.dropFirst(7)) : address
+    }
+
+    override func willClose() {
+        unsafe onRead = nil
+        onEnd = nil
+        onWritten = nil
+    }
+}
+
+/// One `uv_write`: libuv holds it, and the bytes it owns, until its callback.
+@safe
+private final class PendingWrite {
+    private let request = UnsafeMutablePointer<uv_write_t>.allocate(capacity: 1)
+    private let bytes: UnsafeMutableRawBufferPointer
+    private let stream: TCPStream
+    var count: Int { unsafe bytes.count }
+
+    init(_ slice: ArraySlice<UInt8>, of stream: TCPStream) {
+        self.stream = stream
+        unsafe bytes = .allocate(byteCount: slice.count, alignment: 1)
+        unsafe bytes.copyBytes(from: slice)
+    }
+
+    deinit {
+        unsafe request.deallocate()
+        unsafe bytes.deallocate()
+    }
+
+    func submit(to handle: UnsafeMutablePointer<uv_stream_t>) -> Int32 {
+        let held = unsafe Unmanaged.passRetained(self)
+        unsafe request.pointee.data = held.toOpaque()
+        let status = unsafe withBuffer(UnsafeRawBufferPointer(bytes)) { buffer in
+            unsafe uv_write(request, handle, &buffer, 1) { request, status in
+                guard let data = unsafe request?.pointee.data else { return }
+                let write = unsafe Unmanaged<PendingWrite>.fromOpaque(data).takeRetainedValue()
+                write.stream.didWrite(write.count, status)
+            }
+        }
+        if status != 0 { unsafe held.release() }
+        return status
+    }
+}
+
+private func withBuffer(
+    _ bytes: UnsafeRawBufferPointer,
+    _ body: (inout uv_buf_t) -> Int32
+) -> Int32 {
+    // libuv only reads through the pointer, though its type says otherwise.
+    let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
+    var buffer = unsafe uv_buf_t(
+        base: base?.assumingMemoryBound(to: CChar.self), len: bytes.count)
+    return unsafe body(&buffer)
+}
