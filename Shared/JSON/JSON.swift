@@ -132,5 +132,11 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     public let line: Int
     public let expected: Expectation
 
+    public init(offset: Int, line: Int, expected: Expectation) {
+        self.offset = offset
+        self.line = line
+        self.expected = expected
+    }
+
     public var description: String { "line \(line), byte \(offset): \(expected.rawValue)" }
 }

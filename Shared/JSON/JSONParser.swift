@@ -5,6 +5,7 @@ extension JSONValue {
     ///   - bytes: UTF-8, without a BOM.
     ///   - maximumDepth: How many arrays and objects may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
+    /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
     public static func parse(
         _ bytes: [UInt8],
@@ -30,6 +31,7 @@ extension JSONValue {
 
     /// Reads one JSON text.
     ///
+    /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
     public static func parse(
         _ text: String,
@@ -41,6 +43,7 @@ extension JSONValue {
 
     /// Reads one JSON text out of borrowed memory; nothing of it is kept.
     ///
+    /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
     public static func parse(
         _ buffer: UnsafeRawBufferPointer,

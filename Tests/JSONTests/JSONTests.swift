@@ -10,12 +10,14 @@ struct JSONValueTests {
             ("null", .null), (" true\n", .bool(true)), ("false", .bool(false)),
             ("0", .integer(0)), ("-1", .integer(-1)), ("1.0", .double(1)),
             ("-0", .double(-0.0)), ("1e3", .double(1000)), ("0.1", .double(0.1)),
-            ("123456789.123456789", .double(123456789.123456789)), ("5e-324", .double(5e-324)),
+            ("123456789.123456789", .double(123456789.123456789)),
+            ("5e-324", .double(.leastNonzeroMagnitude)),
             ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
             ("\"\"", ""), (#""a\"\\\/\b\f\n\r\t""#, "a\"\\/\u{8}\u{c}\n\r\t"),
             (#""é\u00e9\uD83D\uDE00""#, "éé😀"), (#""\u0000""#, "\0"), ("[]", []), ("{}", [:]),
             ("[1, [2], {\"a\": [null]}]", [1, [2], ["a": [nil]]]),
-        ] as [(String, JSONValue)])
+        ] as [(String, JSONValue)]
+    )
     func reads(text: String, value: JSONValue) throws {
         #expect(try JSONValue.parse(text) == value)
     }
@@ -51,7 +53,8 @@ struct JSONValueTests {
             ("\"\\x\"", 2, .escape), ("\"\t\"", 1, .escapedControl), ("\"a", 2, .closingQuote),
             ("\"\\uD800\"", 3, .surrogatePair), ("\"\\uDC00\"", 3, .surrogatePair),
             ("\"\\uD800\\u0041\"", 3, .surrogatePair), ("\u{FEFF}1", 0, .value),
-        ] as [(String, Int, JSONError.Expectation)])
+        ] as [(String, Int, JSONError.Expectation)]
+    )
     func refuses(text: String, offset: Int, expected: JSONError.Expectation) {
         #expect(throws: JSONError(offset: offset, line: 1, expected: expected)) {
             try JSONValue.parse(text)
@@ -96,7 +99,8 @@ struct JSONValueTests {
         #expect(value.text == #"{"b":3,"a":2}"#)
         let many = (0..<100).map { "\"k\($0)\":\($0)" } + ["\"k50\":-1"]
         let object = try #require(
-            try JSONValue.parse("{" + many.joined(separator: ",") + "}").object)
+            try JSONValue.parse("{" + many.joined(separator: ",") + "}").object
+        )
         #expect(object.count == 100)
         #expect(object["k50"] == -1)
         #expect(object.keys == (0..<100).map { "k\($0)" })
@@ -144,7 +148,8 @@ struct JSONValueTests {
     func roundTrip() throws {
         let value: JSONValue = [
             "text": "q\"b\\c/\u{1}\u{1F}\u{7F}\u{2028}é😀\n", "int": -42, "min": .integer(.min),
-            "double": 0.1, "big": .double(1e300), "tiny": .double(5e-324), "yes": true, "no": false,
+            "double": 0.1, "big": .double(1e300), "tiny": .double(.leastNonzeroMagnitude),
+            "yes": true, "no": false,
             "nothing": nil, "list": [1, [], [:]],
         ]
         #expect(try JSONValue.parse(value.bytes) == value)
@@ -156,10 +161,13 @@ struct JSONValueTests {
 
 /// The 318 cases of JSONTestSuite, from the folder that `JSON_TEST_SUITE` names.
 @Suite(
-    "JSON: JSONTestSuite", .timeLimit(.minutes(1)),
+    "JSON: JSONTestSuite",
+    .timeLimit(.minutes(1)),
     .enabled(
         if: ProcessInfo.processInfo.environment["JSON_TEST_SUITE"] != nil,
-        "JSON_TEST_SUITE names no folder"))
+        "JSON_TEST_SUITE names no folder"
+    )
+)
 struct JSONTestSuiteTests {
     @Test("y_ is taken, n_ refused, i_ never crashes, and every case is there")
     func verdicts() throws {
