@@ -1,1 +1,166 @@
-// Tests of the room.
+import Observability
+import ServiceKit
+import Testing
+
+private enum Colour: String, CaseIterable { case red, green }
+
+@Suite(.timeLimit(.minutes(1)))
+struct ConfigurationReaderTests {
+    private let reader = ConfigurationReader([
+        "COUNT": "12", "WAIT": "500ms", "LONG": "7d", "BARE": "25", "COLOUR": "blue", "PORT": "",
+        "HOSTS": "a, b,,c", "FLAG": "maybe", "KAFKA_CONFIG_SOCKET_TIMEOUT_MS": "100",
+        "KAFKA_SASL_USERNAME": "me", "KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
+    ])
+
+    @Test("A value that cannot be used is an error that names its variable")
+    func unusableValuesNameTheirVariable() {
+        let attempts: [(String, () throws(ConfigurationError) -> Void)] = [
+            (
+                "COUNT",
+                { () throws(ConfigurationError) in
+                    _ = try reader.integer("COUNT", in: 1...10, default: 1)
+                }
+            ),
+            (
+                "BARE",
+                { () throws(ConfigurationError) in
+                    _ = try reader.duration("BARE", in: .zero ... .seconds(60), default: .zero)
+                }
+            ),
+            (
+                "COLOUR",
+                { () throws(ConfigurationError) in
+                    _ = try reader.oneOf("COLOUR", default: Colour.red)
+                }
+            ),
+            (
+                "FLAG",
+                { () throws(ConfigurationError) in
+                    _ = try reader.boolean("FLAG", default: false)
+                }
+            ),
+            ("MISSING", { () throws(ConfigurationError) in _ = try reader.required("MISSING") }),
+            ("PORT", { () throws(ConfigurationError) in _ = try reader.secret("PORT") }),
+        ]
+        for (variable, attempt) in attempts {
+            let error = #expect(throws: ConfigurationError.self) { try attempt() }
+            #expect(error?.variable == variable)
+        }
+    }
+
+    @Test("Values are read with their units, and defaults stand in for what is absent")
+    func valuesAreRead() throws {
+        #expect(try reader.integer("COUNT", in: 1...100, default: 1) == 12)
+        #expect(try reader.integer("NONE", in: 1...100, default: 7) == 7)
+        #expect(
+            try reader.duration("WAIT", in: .zero ... .seconds(1), default: .zero)
+                == .milliseconds(500)
+        )
+        #expect(
+            try reader.duration("LONG", in: .zero ... .seconds(1_000_000), default: .zero)
+                == .seconds(604_800)
+        )
+        #expect(reader.list("HOSTS") == ["a", "b", "c"])
+        #expect(reader.isSetEmpty("PORT"))
+    }
+
+    @Test("Any librdkafka property can be set by its variable")
+    func kafkaPropertiesAreNamedByVariables() {
+        #expect(
+            reader.kafkaProperties() == [
+                "socket.timeout.ms": "100", "sasl.username": "me", "security.protocol": "sasl_ssl",
+            ]
+        )
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct ArgumentsTests {
+    private let options: [Arguments.Option] = [
+        .flag("--json", ""), .value("--key", "<k>", ""), .values("--channel", "<c>", ""),
+    ]
+
+    @Test("Options come in both spellings, operands between them")
+    func optionsAreRead() throws {
+        let arguments = try Arguments(
+            ["app", "--key=a=b", "--channel", "x", "--json", "--channel", "y", "--", "--z"],
+            options: options,
+            maximumOperands: 2
+        )
+        #expect(arguments.operands == ["app", "--z"])
+        #expect(arguments.value("--key") == "a=b")
+        #expect(arguments.values("--channel") == ["x", "y"])
+        #expect(arguments.has("--json"))
+    }
+
+    @Test(
+        "A word that does not belong is refused by name",
+        arguments: [
+            (["--nope"], "--nope"), (["--key"], "--key"), (["--json=1"], "--json"),
+            (["--key", "1", "--key", "2"], "--key"), (["a", "b"], "b"),
+        ]
+    )
+    func strangersAreNamed(words: [String], culprit: String) {
+        let error = #expect(throws: ArgumentsError.self) {
+            try Arguments(words, options: options, maximumOperands: 1)
+        }
+        #expect(error?.description.contains(culprit) == true)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct LogTests {
+    private final class Lines: Sendable {
+        private let lock = Lock()
+        nonisolated(unsafe) private var bytes: [UInt8] = []
+        func append(_ line: [UInt8]) { lock.withLock { unsafe bytes += line } }
+        var text: String { lock.withLock { String(decoding: unsafe bytes, as: UTF8.self) } }
+    }
+
+    @Test("A JSON line holds the time first, then the data, with every quote escaped")
+    func linesAreJSON() {
+        let lines = Lines()
+        let log = Log(service: "test", level: .info, format: .json) { lines.append($0) }
+        log.debug("not shown")
+        log.info("listening", [.scheme: "ht\"tp\n", .port: 41_234])
+        #expect(lines.text.hasPrefix("{\"time\":\"2"))
+        #expect(
+            lines.text.hasSuffix(
+                "\"level\":\"info\",\"service\":\"test\",\"message\":\"listening\","
+                    + "\"port\":41234,\"scheme\":\"ht\\\"tp\\n\"}\n"
+            )
+        )
+        #expect(!lines.text.contains("not shown"))
+    }
+
+    @Test(
+        "Times are civil dates in UTC, leap years and the years before 1970 included",
+        arguments: [
+            (0, "1970-01-01T00:00:00.000Z"), (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_795_295_045, "2026-11-21T21:04:05.000Z"), (-1, "1969-12-31T23:59:59.000Z"),
+        ]
+    )
+    func timesAreCivil(seconds: Int, text: String) {
+        #expect(Timestamp(secondsSince1970: seconds).text == text)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct MetricsTests {
+    @Test("Counters, gauges and histograms come out as Prometheus' text")
+    func expositionIsPrometheusText() {
+        let metrics = Metrics()
+        metrics.counter(.pushEvents, ["result": "push"]).add(2)
+        metrics.counter(.pushEvents, ["result": "push"]).add(1)
+        metrics.gauge(.httpConnections).set(5)
+        let histogram = metrics.histogram(.httpRequestDuration, bounds: [0.1, 1])
+        histogram.observe(0.05)
+        histogram.observe(Duration.seconds(3))
+        let text = metrics.exposition()
+        #expect(text.contains("push_events_total{result=\"push\"} 3\n"))
+        #expect(text.contains("# TYPE http_server_open_connections gauge\n"))
+        #expect(text.contains("http_server_request_duration_seconds_bucket{le=\"0.1\"} 1\n"))
+        #expect(text.contains("http_server_request_duration_seconds_bucket{le=\"+Inf\"} 2\n"))
+        #expect(text.contains("http_server_request_duration_seconds_count 2\n"))
+    }
+}

@@ -1,0 +1,242 @@
+internal import EventLoop
+internal import Glibc
+package import Observability
+
+/// How many loops a service runs.
+package enum LoopCount: Sendable {
+    case one
+    /// One a core, sharing the service's port.
+    case perCore
+
+    fileprivate var value: Int {
+        switch self {
+        case .one: 1
+        case .perCore: max(1, min(64, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+        }
+    }
+}
+
+/// The whole life of a service. Never returns.
+///
+/// Exit codes: 0 after a graceful stop, 1 when it failed while running, 64 for arguments it does
+/// not know, 78 when it could not be put together.
+///
+/// - Parameters:
+///   - about: One line for `--help`.
+///   - variables: What `--help` says of the service's variables.
+///   - reading: Reads and checks the configuration; nothing is started before it has succeeded.
+///   - parts: Makes the parts in the order of their dependence. It must not wait for other systems:
+///     a part does that in its `run`, and says so in `notReadyReason`.
+package func runService<Configuration: Sendable>(
+    _ service: String,
+    about: String,
+    variables: String = "",
+    loops: LoopCount = .one,
+    reading: (ConfigurationReader) throws -> Configuration,
+    parts: (Configuration, ServiceRuntime) async throws -> [any ServicePart]
+) async -> Never {
+    signal(SIGPIPE, SIG_IGN)
+    answerArguments(of: service, about: about, variables: variables)
+    raiseDescriptorLimit()
+    let configuration: Configuration
+    let runtime: ServiceRuntime
+    let grace: Duration
+    do {
+        let reader = try ConfigurationReader.ofProcess()
+        let log = try makeLog(service, reader)
+        grace = try reader.duration(
+            "SHUTDOWN_GRACE",
+            in: .milliseconds(100)...Duration.seconds(3600),
+            default: .seconds(25)
+        )
+        configuration = try reading(reader)
+        runtime = ServiceRuntime(
+            service: service,
+            loops: try (0..<loops.value).map { try EventLoop(name: "loop-\($0)") },
+            log: log,
+            metrics: Metrics(),
+            readiness: Readiness()
+        )
+    } catch {
+        fail(service, "cannot start", error, exitCode: 78)
+    }
+    runtime.metrics.gauge(.serviceInfo, ["service": service, "version": carillonVersion]).set(1)
+    runtime.log.info("starting", [.version: .string(carillonVersion)])
+    do {
+        let parts = try await parts(configuration, runtime)
+        let life = ServiceLife(parts, runtime: runtime, grace: grace)
+        let failure = await life.run()
+        if let failure {
+            fail(service, "failed", failure, exitCode: (failure as? ServiceFailure)?.exitCode ?? 1)
+        }
+        runtime.log.info("stopped")
+        // Not `exit`: its handlers would free what the loops' threads still use.
+        _exit(0)
+    } catch {
+        fail(service, "cannot start", error, exitCode: 78)
+    }
+}
+
+/// Runs the parts until a signal or a failure, then stops them in reverse.
+private struct ServiceLife {
+    private enum Ending: Sendable {
+        case signal(Int32)
+        case part(String, (any Error)?)
+    }
+
+    private let parts: [any ServicePart]
+    private let runtime: ServiceRuntime
+    private let grace: Duration
+
+    init(_ parts: [any ServicePart], runtime: ServiceRuntime, grace: Duration) {
+        self.parts = parts
+        self.runtime = runtime
+        self.grace = grace
+    }
+
+    /// - Returns: What made it fail, if anything did.
+    func run() async -> (any Error)? {
+        let (endings, ending) = AsyncStream.makeStream(of: Ending.self)
+        let loop = runtime.mainLoop
+        loop.execute {
+            for number in [SIGTERM, SIGINT] {
+                _ = loop.onSignal(number) { ending.yield(.signal(number)) }
+            }
+        }
+        let tasks = parts.map { part in
+            Task(executorPreference: loop) {
+                do {
+                    try await part.run()
+                    ending.yield(.part(part.name, nil))
+                } catch {
+                    ending.yield(.part(part.name, error))
+                }
+            }
+        }
+        runtime.readiness.started(parts)
+        runtime.log.info("started")
+        var failure: (any Error)?
+        var iterator = endings.makeAsyncIterator()
+        switch await iterator.next() {
+        case .signal(let number):
+            runtime.log.info("stopping", [.signal: .integer(Int(number))])
+        case .part(let name, let error):
+            failure = error ?? ServiceFailure("the part \(name) ended by itself")
+            runtime.log.error(
+                "stopping after a failure",
+                [.part: .string(name), .error: .string("\(error.map { "\($0)" } ?? "ended")")]
+            )
+        case nil: break
+        }
+        runtime.readiness.stopping()
+        endOfGrace(after: grace)
+        for (part, task) in zip(parts, tasks).reversed() {
+            task.cancel()
+            await task.value
+            runtime.log.debug("part stopped", [.part: .string(part.name)])
+        }
+        return failure
+    }
+
+    /// A stop that takes too long ends the process all the same, and so does a second signal.
+    private func endOfGrace(after grace: Duration) {
+        let (runtime, loop) = (runtime, runtime.mainLoop)
+        loop.execute {
+            loop.schedule(after: grace) {
+                runtime.log.critical(
+                    "stopped by force: SHUTDOWN_GRACE is over",
+                    [.durationMilliseconds: .integer(Int(grace / .milliseconds(1)))]
+                )
+                _exit(1)
+            }
+            for number in [SIGTERM, SIGINT] {
+                _ = loop.onSignal(number) {
+                    runtime.log.critical("stopped by force: a second signal")
+                    _exit(1)
+                }
+            }
+        }
+    }
+}
+
+private func answerArguments(of service: String, about: String, variables: String) {
+    let options: [Arguments.Option] = [
+        .flag("--help", "this text"),
+        .flag("--version", "the version"),
+    ]
+    do throws(ArgumentsError) {
+        let arguments = try Arguments(
+            Array(CommandLine.arguments.dropFirst()),
+            options: options,
+            maximumOperands: 0
+        )
+        if arguments.has("--version") {
+            Log.standardOutput(Array("carillon-\(service) \(carillonVersion)\n".utf8))
+            exit(0)
+        }
+        if arguments.has("--help") {
+            Log.standardOutput(
+                Array(
+                    """
+                    carillon-\(service): \(about)
+
+                    \(Arguments.help(options))
+
+                    It is configured by environment variables, or by a file of NAME=value lines
+                    named by CARILLON_CONFIG; the environment wins.
+                    \(variables)
+
+                    """.utf8
+                )
+            )
+            exit(0)
+        }
+    } catch {
+        let text = "carillon-\(service): \(error.description); see --help\n"
+        unsafe Array(text.utf8).withUnsafeBytes { bytes in
+            _ = unsafe write(STDERR_FILENO, bytes.baseAddress, bytes.count)
+        }
+        exit(64)
+    }
+}
+
+package func makeLog(_ service: String, _ reader: ConfigurationReader) throws -> Log {
+    let levelName = reader.string("LOG_LEVEL", default: "info")
+    guard let level = LogLevel(name: levelName) else {
+        throw ConfigurationError(
+            "LOG_LEVEL",
+            "is \"\(levelName)\"; it takes one of "
+                + LogLevel.allCases.map(\.name).joined(separator: ", ")
+        )
+    }
+    let format = try reader.oneOf(
+        "LOG_FORMAT",
+        default: isatty(STDOUT_FILENO) == 1 ? LogFormat.text : .json
+    )
+    return Log(service: service, level: level, format: format)
+}
+
+private func fail(
+    _ service: String,
+    _ message: StaticString,
+    _ error: any Error,
+    exitCode: Int32
+) -> Never {
+    let log = Log(
+        service: service,
+        level: .info,
+        format: isatty(STDOUT_FILENO) == 1 ? .text : .json
+    )
+    var data: [LogKey: LogValue] = [.error: .string("\(error)")]
+    if let error = error as? ConfigurationError { data[.variable] = .string(error.variable) }
+    log.critical(message, data)
+    _exit(exitCode)
+}
+
+/// To the hard limit: a service holds thousands of connections.
+private func raiseDescriptorLimit() {
+    var limit = rlimit()
+    guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    limit.rlim_cur = limit.rlim_max
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+}
