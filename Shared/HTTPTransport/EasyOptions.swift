@@ -1,0 +1,174 @@
+internal import CCurl
+internal import Glibc
+
+/// Sets options on a borrowed easy handle and remembers the first that libcurl refused.
+@safe
+struct EasyOptions {
+    private let handle: UnsafeMutableRawPointer
+    private(set) var firstRefused: UInt32?
+
+    init(handle: UnsafeMutableRawPointer) { unsafe self.handle = unsafe handle }
+
+    mutating func set(_ option: CURLoption, _ value: Int) {
+        note(option, unsafe carillon_easy_set_long(handle, option, value))
+    }
+
+    mutating func set(_ option: CURLoption, _ value: String) {
+        note(option, unsafe carillon_easy_set_text(handle, option, value))
+    }
+
+    mutating func setPointer(_ option: CURLoption, _ value: UnsafeMutableRawPointer?) {
+        note(option, unsafe carillon_easy_set_pointer(handle, option, value))
+    }
+
+    mutating func setList(_ option: CURLoption, _ value: UnsafeMutablePointer<curl_slist>?) {
+        note(option, unsafe carillon_easy_set_list(handle, option, value))
+    }
+
+    mutating func setBlob(_ option: CURLoption, _ value: [UInt8]) {
+        let code = unsafe value.withUnsafeBytes { bytes in
+            unsafe carillon_easy_set_blob(handle, option, bytes.baseAddress, bytes.count)
+        }
+        note(option, code)
+    }
+
+    /// libcurl copies the body.
+    mutating func setBody(_ body: [UInt8]) {
+        let size = unsafe carillon_easy_set_size(
+            handle,
+            CURLOPT_POSTFIELDSIZE_LARGE,
+            curl_off_t(body.count)
+        )
+        note(CURLOPT_POSTFIELDSIZE_LARGE, size)
+        let code =
+            if body.isEmpty {
+                unsafe carillon_easy_set_text(handle, CURLOPT_COPYPOSTFIELDS, "")
+            } else {
+                unsafe body.withUnsafeBytes { bytes in
+                    unsafe carillon_easy_set_bytes(
+                        handle,
+                        CURLOPT_COPYPOSTFIELDS,
+                        bytes.baseAddress
+                    )
+                }
+            }
+        note(CURLOPT_COPYPOSTFIELDS, code)
+    }
+
+    /// - Parameter transfer: The `Transfer`, unretained: it outlives its handle.
+    mutating func setCallbacks(_ transfer: UnsafeMutableRawPointer) {
+        note(
+            CURLOPT_HEADERFUNCTION,
+            unsafe carillon_easy_set_data_callback(handle, CURLOPT_HEADERFUNCTION, onHeader)
+        )
+        note(
+            CURLOPT_WRITEFUNCTION,
+            unsafe carillon_easy_set_data_callback(handle, CURLOPT_WRITEFUNCTION, onBody)
+        )
+        note(
+            CURLOPT_PREREQFUNCTION,
+            unsafe carillon_easy_set_prereq_callback(handle, onPreRequest)
+        )
+        note(
+            CURLOPT_OPENSOCKETFUNCTION,
+            unsafe carillon_easy_set_open_callback(handle, onOpenSocket)
+        )
+        for option in [
+            CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_PREREQDATA, CURLOPT_OPENSOCKETDATA,
+        ] {
+            unsafe setPointer(option, transfer)
+        }
+    }
+
+    mutating func refuse(_ option: CURLoption) { firstRefused = firstRefused ?? option.rawValue }
+
+    private mutating func note(_ option: CURLoption, _ code: CURLcode) {
+        if code != CURLE_OK { refuse(option) }
+    }
+}
+
+/// The address that libcurl is about to connect to.
+struct PeerAddress {
+    let isPublic: Bool
+    let port: Int
+
+    /// - Parameter address: An `AF_INET` or `AF_INET6` address as long as its family's; anything
+    ///   else is not public.
+    init(family: Int32, length: Int, address: UnsafeRawPointer) {
+        switch family {
+        case AF_INET where length >= MemoryLayout<sockaddr_in>.size:
+            let ipv4 = unsafe address.loadUnaligned(as: sockaddr_in.self)
+            port = Int(UInt16(bigEndian: ipv4.sin_port))
+            isPublic = AddressRange.isPublic(ipv4: UInt32(bigEndian: ipv4.sin_addr.s_addr))
+        case AF_INET6 where length >= MemoryLayout<sockaddr_in6>.size:
+            let ipv6 = unsafe address.loadUnaligned(as: sockaddr_in6.self)
+            port = Int(UInt16(bigEndian: ipv6.sin6_port))
+            let bytes = unsafe withUnsafeBytes(of: ipv6.sin6_addr) { unsafe Array($0) }
+            isPublic = AddressRange.isPublic(ipv6: bytes)
+        default:
+            port = 0
+            isPublic = false
+        }
+    }
+}
+
+private func transfer(_ pointer: UnsafeMutableRawPointer?) -> Transfer? {
+    unsafe pointer.map { unsafe Unmanaged<Transfer>.fromOpaque($0).takeUnretainedValue() }
+}
+
+private func onHeader(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ pointer: UnsafeMutableRawPointer?
+) -> Int {
+    let line = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+    guard let transfer = unsafe transfer(pointer) else { return 0 }
+    return unsafe transfer.receivedHeader(line) ? line.count : 0
+}
+
+private func onBody(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ pointer: UnsafeMutableRawPointer?
+) -> Int {
+    let piece = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+    guard let transfer = unsafe transfer(pointer) else { return 0 }
+    return unsafe transfer.receivedBody(piece) ? piece.count : -1
+}
+
+private func onPreRequest(
+    _ pointer: UnsafeMutableRawPointer?,
+    _ peer: UnsafeMutablePointer<CChar>?,
+    _ local: UnsafeMutablePointer<CChar>?,
+    _ peerPort: Int32,
+    _ localPort: Int32
+) -> Int32 {
+    guard let transfer = unsafe transfer(pointer) else { return CURL_PREREQFUNC_ABORT }
+    return transfer.willSend() ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+}
+
+/// The one place where sockets are opened, so the one place that sees each resolved address.
+private func onOpenSocket(
+    _ pointer: UnsafeMutableRawPointer?,
+    _ purpose: curlsocktype,
+    _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let address = unsafe address, let transfer = unsafe transfer(pointer) else {
+        return -1
+    }
+    guard let start = unsafe carillon_curl_address(address) else { return -1 }
+    let peer = unsafe PeerAddress(
+        family: address.pointee.family,
+        length: Int(address.pointee.addrlen),
+        address: UnsafeRawPointer(start)
+    )
+    guard transfer.mayConnect(to: peer) else { return -1 }
+    let flags = Int32(SOCK_CLOEXEC.rawValue)
+    return unsafe socket(
+        address.pointee.family,
+        address.pointee.socktype | flags,
+        address.pointee.protocol
+    )
+}
