@@ -18,7 +18,7 @@ extension EventLoop {
 
     /// Runs what blocks on libuv's thread pool, so that the loop turns on.
     ///
-    /// - Parameter body: It cannot be interrupted, so it must end by itself.
+    /// It cannot be interrupted, so `body` must end by itself.
     package func blocking<Value: Sendable>(
         _ body: @escaping @Sendable () throws -> Value
     ) async throws -> Value {

@@ -49,9 +49,8 @@ package struct Arguments: Sendable {
     package private(set) var operands: [String] = []
     private var given: [String: [String]] = [:]
 
-    /// - Parameters:
-    ///   - words: Without the program's name.
-    ///   - maximumOperands: How many words without dashes may come.
+    /// Reads `words`, which come without the program's name; at most `maximumOperands` of them may
+    /// come without dashes.
     package init(
         _ words: [String],
         options: [Option],

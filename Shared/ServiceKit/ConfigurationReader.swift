@@ -5,7 +5,7 @@ package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     package let variable: String
     package let problem: String
 
-    /// - Parameter problem: What was expected; never the value of a secret.
+    /// `problem` says what was expected; it never holds the value of a secret.
     package init(_ variable: String, _ problem: String) {
         self.variable = variable
         self.problem = problem

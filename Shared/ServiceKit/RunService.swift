@@ -21,12 +21,10 @@ package enum LoopCount: Sendable {
 /// Exit codes: 0 after a graceful stop, 1 when it failed while running, 64 for arguments it does
 /// not know, 78 when it could not be put together.
 ///
-/// - Parameters:
-///   - about: One line for `--help`.
-///   - variables: What `--help` says of the service's variables.
-///   - reading: Reads and checks the configuration; nothing is started before it has succeeded.
-///   - parts: Makes the parts in the order of their dependence. It must not wait for other systems:
-///     a part does that in its `run`, and says so in `notReadyReason`.
+/// `about` is one line for `--help`, `variables` what it says of the service's own. `reading` checks
+/// the configuration; nothing is started before it has succeeded. `parts` makes the parts in the
+/// order of their dependence. It must not wait for other systems: a part does that in its `run`,
+/// and says so in `notReadyReason`.
 package func runService<Configuration: Sendable>(
     _ service: String,
     about: String,
