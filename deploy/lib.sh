@@ -1,0 +1,295 @@
+# What deploy/run and deploy/test share: installing what is missing, private servers, and
+# processes that end with the script. Sourced by bash.
+# shellcheck shell=bash disable=SC2034
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+
+say() { printf '%s\n' "$*"; }
+note() { printf '\033[2m%s\033[0m\n' "$*"; }
+fail() {
+    printf 'carillon: %s\n' "$*" >&2
+    exit 1
+}
+
+if [[ ! -t 1 ]]; then
+    note() { printf '%s\n' "$*"; }
+fi
+
+# ── Debian packages ─────────────────────────────────────────────────────────────────────────────
+
+build_packages=(
+    ca-certificates pkg-config binutils libc6-dev libgcc-12-dev libstdc++-12-dev
+    libuv1-dev libcurl4-openssl-dev libnghttp2-dev libssl-dev libpq-dev librdkafka-dev
+    libexpat1-dev zlib1g-dev
+)
+server_packages=(curl jq kcat postgresql procps)
+test_packages=(python3 python3-venv)
+kafka_packages=(openjdk-17-jre-headless)
+
+installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
+
+# Runs a command as root: directly, or through sudo.
+as_root() {
+    if ((EUID == 0)); then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        if [[ -t 0 ]]; then sudo "$@"; else sudo -n "$@"; fi
+    else
+        fail "needs root to install packages, and there is no sudo: run as root once: apt-get install $*"
+    fi
+}
+
+# ensure_packages PACKAGE…: installs those that are missing, and says so. Nothing missing: instant.
+ensure_packages() {
+    local missing=() package
+    for package in "$@"; do
+        case "$package" in
+            openjdk-*) command -v java >/dev/null && continue ;;
+            curl | jq | kcat) command -v "$package" >/dev/null && continue ;;
+            postgresql) postgres_bin >/dev/null && continue ;;
+        esac
+        installed "$package" || missing+=("$package")
+    done
+    ((${#missing[@]} > 0)) || return 0
+    command -v apt-get >/dev/null || fail "no apt-get here; please install: ${missing[*]}"
+    if ((EUID != 0)) && ! command -v sudo >/dev/null; then
+        fail "needs root, and there is no sudo; please run as root: apt-get install ${missing[*]}"
+    fi
+    note "installing ${missing[*]}"
+    # Debian's package starts a cluster of its own; only the programs are wanted here.
+    local no_cluster=/etc/postgresql-common/createcluster.d/carillon.conf hold_cluster=false
+    if [[ " ${missing[*]} " == *" postgresql "* && ! -e /etc/postgresql-common ]]; then
+        hold_cluster=true
+        as_root mkdir -p "${no_cluster%/*}"
+        printf 'create_main_cluster = false\n' | as_root tee "$no_cluster" >/dev/null
+    fi
+    local log
+    log="$(mktemp)"
+    if ! {
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+                --no-install-recommends "${missing[@]}"
+    } </dev/null >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        fail "apt-get could not install ${missing[*]}"
+    fi
+    rm -f "$log"
+    if $hold_cluster; then as_root rm -f "$no_cluster"; fi
+}
+
+need_swift() {
+    command -v swift >/dev/null || fail "no Swift toolchain on PATH (6.2 or later: https://swift.org/install)"
+}
+
+# ── Processes ───────────────────────────────────────────────────────────────────────────────────
+
+pids=()      # in the order of their start
+pid_names=() # the same, for messages
+
+# start NAME LOGFILE COMMAND…: in the background, in a session of its own so that Ctrl-C reaches
+# this script alone, which then stops everything in order. Sets `started` to the process id.
+start() {
+    local name="$1" log="$2"
+    shift 2
+    setsid "$@" >"$log" 2>&1 </dev/null &
+    started=$!
+    pids+=("$started")
+    pid_names+=("$name")
+}
+
+running() { kill -0 "$1" 2>/dev/null; }
+
+# stop_pid PID SIGNAL SECONDS: asks, waits, and insists only after that.
+stop_pid() {
+    local pid="$1" signal="$2" tenths=$(($3 * 20))
+    running "$pid" || return 0
+    kill "-$signal" "$pid" 2>/dev/null || true
+    while ((tenths-- > 0)) && running "$pid"; do sleep 0.05; done
+    if running "$pid"; then kill -KILL "$pid" 2>/dev/null || true; fi
+    wait "$pid" 2>/dev/null || true
+}
+
+# Last started, first stopped: services, then the broker, then Postgres.
+stop_everything() {
+    local index name signal
+    for ((index = ${#pids[@]} - 1; index >= 0; index--)); do
+        name="${pid_names[index]}"
+        signal=TERM
+        [[ "$name" == postgres ]] && signal=INT # Postgres' "fast" shutdown
+        stop_pid "${pids[index]}" "$signal" 30
+    done
+    pids=()
+    pid_names=()
+    if [[ -n "${private_folder:-}" ]]; then rm -rf "$private_folder"; fi
+    private_folder=
+}
+
+# wait_for PID SECONDS COMMAND…: until the command succeeds, the process has died, or it is too late.
+wait_for() {
+    local pid="$1" deadline=$((SECONDS + $2))
+    shift 2
+    until "$@"; do
+        running "$pid" && ((SECONDS < deadline)) || return 1
+        sleep 0.05
+    done
+}
+
+# A TCP port of 127.0.0.1 that nothing listens on, below the range that connections are given.
+free_port() {
+    local port tries
+    for ((tries = 0; tries < 200; tries++)); do
+        port=$((20000 + RANDOM % 12000))
+        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            echo "$port"
+            return
+        fi
+    done
+    fail "no free port"
+}
+
+# ── Postgres ────────────────────────────────────────────────────────────────────────────────────
+
+# The folder of the newest Postgres' programs, 15 or later.
+postgres_bin() {
+    local folder best=
+    for folder in /usr/lib/postgresql/*/bin; do
+        [[ -x "$folder/initdb" ]] || continue
+        [[ "$(basename "$(dirname "$folder")")" -ge 15 ]] && best="$folder"
+    done
+    [[ -n "$best" ]] && echo "$best"
+}
+
+# Runs a command as the user Postgres runs as: ourselves, or `postgres` where we are root, which
+# Postgres refuses to be.
+as_postgres() {
+    if ((EUID == 0)); then
+        setpriv --reuid postgres --regid postgres --init-groups -- "$@"
+    else
+        "$@"
+    fi
+}
+
+# start_postgres FOLDER: a private server with data in FOLDER (or in a temporary folder, where the
+# unprivileged user cannot reach that), on a port of its own. Sets DATABASE_URL. The data is worth
+# as much as the run, so it is not flushed to disk.
+start_postgres() {
+    local folder="$1" bin password log port try command
+    bin="$(postgres_bin)" || fail "no Postgres 15 or later under /usr/lib/postgresql"
+    if ((EUID == 0)) && ! getent passwd postgres >/dev/null; then
+        as_root useradd --system --no-create-home --shell /usr/sbin/nologin postgres
+    fi
+    mkdir -p "$folder"
+    if ((EUID == 0)); then
+        chown postgres: "$folder"
+        if ! as_postgres test -w "$folder/."; then
+            private_folder="$(mktemp -d /tmp/carillon-postgres.XXXXXX)"
+            chown postgres: "$private_folder"
+            folder="$private_folder"
+        fi
+    fi
+    chmod 700 "$folder"
+    password="$(head -c 18 /dev/urandom | base64 | tr '+/' 'AB')"
+    log="$run_folder/postgres.log"
+    printf '%s\n' "$password" >"$folder/password"
+    if ((EUID == 0)); then chown postgres: "$folder/password"; fi
+    (cd / && as_postgres "$bin/initdb" --pgdata="$folder/data" --username=carillon \
+        --auth=scram-sha-256 --pwfile="$folder/password" --encoding=UTF8 --locale=C.UTF-8 \
+        --no-sync) >"$run_folder/initdb.log" 2>&1 || {
+        cat "$run_folder/initdb.log" >&2
+        fail "initdb failed"
+    }
+    rm -f "$folder/password"
+    for ((try = 0; try < 5; try++)); do
+        port="$(free_port)"
+        command=("$bin/postgres" -D "$folder/data" -p "$port"
+            -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off
+            -c synchronous_commit=off -c full_page_writes=off -c max_connections=300
+            -c shared_buffers=128MB)
+        if ((EUID == 0)); then
+            command=(setpriv --reuid postgres --regid postgres --init-groups -- "${command[@]}")
+        fi
+        start postgres "$log" "${command[@]}"
+        if wait_for "$started" 30 grep -q 'ready to accept connections' "$log"; then
+            export DATABASE_URL="postgresql://carillon:$password@127.0.0.1:$port/postgres"
+            return
+        fi
+        unset 'pids[-1]' 'pid_names[-1]'
+    done
+    cat "$log" >&2
+    fail "Postgres did not start"
+}
+
+# ── Kafka ───────────────────────────────────────────────────────────────────────────────────────
+
+# start_kafka FOLDER: one KRaft node from KAFKA_HOME, on ports of its own. Sets
+# KAFKA_BOOTSTRAP_SERVERS. Nothing is written into KAFKA_HOME.
+start_kafka() {
+    local folder="$1" broker controller try log="$run_folder/kafka.log"
+    [[ -x "$KAFKA_HOME/bin/kafka-server-start.sh" ]] ||
+        fail "KAFKA_HOME=$KAFKA_HOME has no bin/kafka-server-start.sh"
+    export LOG_DIR="$folder/logs"
+    for ((try = 0; try < 5; try++)); do
+        rm -rf "$folder"
+        mkdir -p "$folder/logs"
+        broker="$(free_port)"
+        controller="$(free_port)"
+        cat >"$folder/server.properties" <<PROPERTIES
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$controller
+listeners=PLAINTEXT://127.0.0.1:$broker,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$broker
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs=$folder/data
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+PROPERTIES
+        KAFKA_HEAP_OPTS="-Xmx512M" "$KAFKA_HOME/bin/kafka-storage.sh" format \
+            -t "$(head -c 16 /dev/urandom | base64 | tr '+/' 'AB' | cut -c 1-22)" \
+            -c "$folder/server.properties" >"$run_folder/kafka-format.log" 2>&1 || {
+            cat "$run_folder/kafka-format.log" >&2
+            fail "the Kafka storage could not be formatted"
+        }
+        start kafka "$log" env KAFKA_HEAP_OPTS="-Xmx512M" \
+            "$KAFKA_HOME/bin/kafka-server-start.sh" "$folder/server.properties"
+        if wait_for "$started" 60 kafka_answers "127.0.0.1:$broker"; then
+            export KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:$broker"
+            return
+        fi
+        unset 'pids[-1]' 'pid_names[-1]'
+    done
+    tail -n 40 "$log" >&2
+    fail "Kafka did not start"
+}
+
+kafka_answers() {
+    (exec 3<>"/dev/tcp/${1%:*}/${1#*:}") 2>/dev/null || return 1
+    kcat -L -b "$1" -m 2 >/dev/null 2>&1
+}
+
+# ── The checkout ────────────────────────────────────────────────────────────────────────────────
+
+# The one form of build, so that no command undoes another's work; tests add `--build-tests`.
+build_command=(swift build -c release --package-path "$root")
+
+# make_run_folder KIND: a folder of this run under .carillon, after removing those whose script is gone.
+make_run_folder() {
+    local folder pid
+    mkdir -p "$root/.carillon/$1"
+    for folder in "$root/.carillon/$1"/*/; do
+        pid="$(basename "$folder")"
+        [[ "$pid" =~ ^[0-9]+$ ]] || continue
+        running "$pid" || rm -rf "$folder"
+    done
+    run_folder="$root/.carillon/$1/$$"
+    mkdir -p "$run_folder"
+}
