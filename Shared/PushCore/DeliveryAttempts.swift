@@ -1,0 +1,142 @@
+/// How long to wait before the next attempt: doubling from `base`, never over `cap`.
+package struct Backoff: Equatable, Sendable {
+    package var baseMilliseconds: Int64
+    package var capMilliseconds: Int64
+    /// What a provider may ask for with `Retry-After` at most; more is cut to this.
+    package var retryAfterCapMilliseconds: Int64
+
+    package init(
+        baseMilliseconds: Int64 = 1000,
+        capMilliseconds: Int64 = 600_000,
+        retryAfterCapMilliseconds: Int64 = 86_400_000
+    ) {
+        self.baseMilliseconds = max(1, baseMilliseconds)
+        self.capMilliseconds = max(1, capMilliseconds)
+        self.retryAfterCapMilliseconds = max(1, retryAfterCapMilliseconds)
+    }
+
+    /// - Parameters:
+    ///   - count: How many tries are behind us, 1 or more.
+    ///   - jitter: 0..<1; spreads those who failed together over the upper half of the wait.
+    package func delayMilliseconds(after count: Int, jitter: Double) -> Int64 {
+        var full = min(baseMilliseconds, capMilliseconds)
+        var doublings = max(0, count - 1)
+        while doublings > 0, full < capMilliseconds {
+            full = full > capMilliseconds / 2 ? capMilliseconds : full * 2
+            doublings -= 1
+        }
+        return full / 2 + Int64(Double(full - full / 2) * min(max(jitter, 0), 1))
+    }
+}
+
+/// What has to happen with a delivery now.
+package enum DeliveryDecision: Equatable, Sendable {
+    /// It is over.
+    case settle(Outcome)
+    /// It is over, and so is its token, unless the device registered it after `since`.
+    case settleAndDisableToken(since: Instant?)
+    /// Send again, not before then.
+    case retry(at: Instant)
+}
+
+/// What one provider answer means for one delivery. Pure: no clock, no I/O.
+package struct DeliveryAttempts: Equatable, Sendable {
+    /// An unanswered request is sent at most once more, and only where a repeat overwrites.
+    private static let unansweredLimit = 2
+
+    package let limit: Int
+    package let backoff: Backoff
+    /// Requests that left this process, or may have.
+    package private(set) var attempts: Int
+    /// How many of `attempts` were never answered.
+    package private(set) var unanswered: Int
+    /// Tries that ended before anything was sent. Not kept in the row: after a restart a provider
+    /// that cannot be reached is asked again early.
+    package private(set) var unsent: Int
+
+    /// - Parameter limit: 1 or more; after so many attempts a transient answer is final.
+    package init(
+        limit: Int = 20,
+        backoff: Backoff = Backoff(),
+        attempts: Int = 0,
+        unanswered: Int = 0,
+        unsent: Int = 0
+    ) {
+        self.limit = max(1, limit)
+        self.backoff = backoff
+        self.attempts = attempts
+        self.unanswered = unanswered
+        self.unsent = unsent
+    }
+
+    /// What to do before anything is sent: nothing goes out late.
+    package static func isExpired(at now: Instant, expiresAt: Instant?) -> Bool {
+        guard let expiresAt else { return false }
+        return now >= expiresAt
+    }
+
+    /// - Parameters:
+    ///   - repeatOverwrites: Whether a second copy takes the place of the first on the device.
+    ///   - jitter: 0..<1, random.
+    package mutating func finished(
+        _ outcome: ProviderOutcome,
+        repeatOverwrites: Bool,
+        now: Instant,
+        expiresAt: Instant?,
+        jitter: Double
+    ) -> DeliveryDecision {
+        if outcome != .notSent { attempts += 1 }
+        switch outcome {
+        case .accepted:
+            return .settle(.delivered)
+        case .unregistered(let since):
+            return .settleAndDisableToken(since: since.map(Instant.init(milliseconds:)))
+        case .rejected, .misconfigured:
+            return .settle(.failed)
+        case .unavailable where attempts >= limit:
+            return .settle(.failed)
+        case .unavailable(let retryAfter):
+            let wait = backoff.delayMilliseconds(after: attempts, jitter: jitter)
+            return retry(
+                after: max(wait, lowerBound(retryAfter, jitter: jitter)),
+                now: now,
+                expiresAt: expiresAt
+            )
+        case .noAnswer:
+            unanswered += 1
+            guard repeatOverwrites, unanswered < Self.unansweredLimit, attempts < limit else {
+                return .settle(.inDoubt)
+            }
+            let wait = backoff.delayMilliseconds(after: attempts, jitter: jitter)
+            // What may have arrived is not called expired: without time for a second try it stays
+            // in doubt.
+            guard case .retry(let time) = retry(after: wait, now: now, expiresAt: expiresAt) else {
+                return .settle(.inDoubt)
+            }
+            return .retry(at: time)
+        case .notSent:
+            unsent += 1
+            return retry(
+                after: backoff.delayMilliseconds(after: unsent, jitter: jitter),
+                now: now,
+                expiresAt: expiresAt
+            )
+        }
+    }
+
+    private func retry(after wait: Int64, now: Instant, expiresAt: Instant?) -> DeliveryDecision {
+        let time = now.adding(milliseconds: wait)
+        guard !Self.isExpired(at: time, expiresAt: expiresAt) else { return .settle(.expired) }
+        return .retry(at: time)
+    }
+
+    /// What the provider asked for, and up to a tenth more, so that not all come back at once.
+    private func lowerBound(_ retryAfter: Duration?, jitter: Double) -> Int64 {
+        guard let seconds = retryAfter?.components.seconds, seconds >= 0 else { return 0 }
+        let cap = backoff.retryAfterCapMilliseconds
+        let asked = seconds > cap / 1000 ? cap : seconds * 1000
+        let milliseconds =
+            asked + (retryAfter?.components.attoseconds ?? 0) / 1_000_000_000_000_000
+        return milliseconds + Int64(Double(min(milliseconds, cap) / 10) * min(max(jitter, 0), 1))
+    }
+}

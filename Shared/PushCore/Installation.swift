@@ -1,0 +1,332 @@
+package import JSON
+
+/// One app on one device, as it registered itself.
+///
+/// What Carillon reads has a property of its own; every other field that the client saved is in
+/// `fields`, untouched. `platform`, `token`, `environment`, `identity` and `locale` are derived from
+/// fields, which stay in `fields` as they came.
+package struct Installation: Sendable, Equatable {
+    package var app: String
+    package var objectID: String
+    package var deviceType: String
+    /// Where its pushes go; `nil` for a device that no provider of ours reaches.
+    package var platform: Platform?
+    package var token: String?
+    package var environment: PushEnvironment
+    package var identity: String?
+    package var channels: [String]
+    package var installationID: String?
+    package var badge: Int
+    package var timeZone: String?
+    package var locale: String?
+    package var apnsTopic: String?
+    package var vendor: String?
+    package var deviceProfile: String?
+    package var fields: JSONObject
+    package var isValid: Bool
+    /// Why a provider's answer made it invalid; `nil` where the client muted it itself.
+    package var invalidReason: String?
+    /// When the device last named its token: an older answer that it is gone says nothing.
+    package var tokenUpdatedAt: Instant?
+    package var createdAt: Instant
+    package var updatedAt: Instant
+
+    package init(app: String, objectID: String, at now: Instant) {
+        self.app = app
+        self.objectID = objectID
+        deviceType = ""
+        environment = .none
+        channels = []
+        badge = 0
+        fields = JSONObject()
+        isValid = true
+        createdAt = now
+        updatedAt = now
+    }
+}
+
+/// A field of an installation that cannot be kept. Names the field, never holds its value.
+package struct InstallationError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// LeanCloud's error code (its sheet, section 8).
+    package let code: Int
+    package let description: String
+
+    package init(code: Int, _ description: String) {
+        self.code = code
+        self.description = description
+    }
+
+    static func wrongType(_ field: String, _ expected: String) -> InstallationError {
+        InstallationError(code: 111, "\(field) must be \(expected)")
+    }
+}
+
+extension Installation {
+    /// What finds an installation that is there already: who saves one with a known token or
+    /// `installationId` means that one.
+    package struct Keys: Sendable, Equatable {
+        package var installationID: String?
+        package var platform: Platform?
+        package var token: String?
+        package var environment: PushEnvironment
+
+        package init(_ object: JSONObject) throws(InstallationError) {
+            let fields = InstallationFields(object)
+            installationID = try fields.installationID()
+            environment = try fields.environment()
+            (platform, token) = try fields.route()
+        }
+    }
+
+    /// The fields that clients see, without `objectId`, `createdAt` and `updatedAt`.
+    package var object: JSONObject {
+        var object: JSONObject = [:]
+        object["deviceType"] = .string(deviceType)
+        if let installationID { object["installationId"] = .string(installationID) }
+        if let timeZone { object["timeZone"] = .string(timeZone) }
+        if let apnsTopic { object["apnsTopic"] = .string(apnsTopic) }
+        if let vendor { object["vendor"] = .string(vendor) }
+        if let deviceProfile { object["deviceProfile"] = .string(deviceProfile) }
+        object["channels"] = .array(channels.map(JSONValue.string))
+        object["badge"] = .integer(Int64(badge))
+        object["valid"] = .bool(isValid)
+        for (key, value) in fields { object[key] = value }
+        return object
+    }
+
+    private static let ownFields: Set<String> = [
+        "deviceType", "installationId", "timeZone", "apnsTopic", "vendor", "deviceProfile",
+        "channels", "badge", "valid", "objectId", "createdAt", "updatedAt",
+    ]
+
+    /// Takes the object as it is after a save: all of its fields, not only those that changed.
+    ///
+    /// - Parameters:
+    ///   - object: `self.object` with the request's changes applied to it.
+    ///   - changed: The names of the fields that the request carried. A device that names its token
+    ///     is alive: it becomes valid again unless it was muted, or says so itself.
+    package mutating func take(
+        _ object: JSONObject,
+        changed: Set<String>,
+        now: Instant
+    ) throws(InstallationError) {
+        let reader = InstallationFields(object)
+        for (key, value) in object {
+            try reader.checkName(key)
+            guard Self.canBeKept(value) else {
+                throw .wrongType(key, "without NUL characters and numbers beyond 64 bits")
+            }
+        }
+        guard let type = try reader.string("deviceType", maximumBytes: 64), !type.isEmpty else {
+            throw InstallationError(code: 135, "deviceType must be given")
+        }
+        deviceType = type
+        installationID = try reader.installationID()
+        timeZone = try reader.string("timeZone", maximumBytes: 128)
+        apnsTopic = try reader.string("apnsTopic", maximumBytes: 256)
+        vendor = try reader.string("vendor", maximumBytes: 64)
+        deviceProfile = try reader.deviceProfile()
+        channels = try reader.channels()
+        badge = try reader.badge()
+        environment = try reader.environment()
+        locale = try reader.locale()
+        identity = try reader.identity()
+        let before = (platform, token)
+        (platform, token) = try reader.route()
+        fields = [:]
+        for (key, value) in object where !Self.ownFields.contains(key) { fields[key] = value }
+        updatedAt = max(now, createdAt)
+        let namesToken = before != (platform, token) || !changed.isDisjoint(with: Self.tokenFields)
+        if token == nil {
+            tokenUpdatedAt = nil
+        } else if namesToken {
+            tokenUpdatedAt = now
+            if invalidReason != nil {
+                isValid = true
+                invalidReason = nil
+            }
+        }
+        if changed.contains("valid") {
+            isValid = try reader.boolean("valid") ?? true
+            invalidReason = nil
+        }
+    }
+
+    /// What `jsonb` takes: text without NUL, and numbers of a size that it holds exactly.
+    private static func canBeKept(_ value: JSONValue) -> Bool {
+        switch value {
+        case .null, .bool, .integer, .double: true
+        case .number: false
+        case .string(let text): !text.utf8.contains(0)
+        case .array(let elements): elements.allSatisfy(canBeKept)
+        case .object(let object):
+            object.allSatisfy { !$0.key.utf8.contains(0) && canBeKept($0.value) }
+        }
+    }
+
+    private static let tokenFields: Set<String> = [
+        "deviceToken", "registrationId", "subscriptionUri",
+    ]
+}
+
+/// Reads an installation's fields by name; `null` counts as absent.
+struct InstallationFields {
+    private let object: JSONObject
+
+    init(_ object: JSONObject) { self.object = object }
+
+    private subscript(field: String) -> JSONValue? {
+        guard let value = object[field], !value.isNull else { return nil }
+        return value
+    }
+
+    func checkName(_ key: String) throws(InstallationError) {
+        if key.utf8.contains(UInt8(ascii: "$")) {
+            throw InstallationError(code: 121, "a field's name must not contain '$'")
+        }
+        let first = key.utf8.first ?? 0
+        let isLetter = (65...90).contains(first) || (97...122).contains(first)
+        guard isLetter || key == "ACL" || first == UInt8(ascii: "_"), key.utf8.count <= 128,
+            key.utf8.allSatisfy({ ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "_") })
+        else {
+            throw InstallationError(
+                code: 105,
+                "a field's name is a letter followed by letters, digits and '_'"
+            )
+        }
+    }
+
+    func string(_ field: String, maximumBytes: Int) throws(InstallationError) -> String? {
+        guard let value = self[field] else { return nil }
+        guard let text = value.string else { throw .wrongType(field, "a string") }
+        guard text.utf8.count <= maximumBytes, !text.utf8.contains(0) else {
+            throw .wrongType(field, "at most \(maximumBytes) bytes, without NUL")
+        }
+        return text
+    }
+
+    func boolean(_ field: String) throws(InstallationError) -> Bool? {
+        guard let value = self[field] else { return nil }
+        guard let flag = value.bool else { throw .wrongType(field, "true or false") }
+        return flag
+    }
+
+    func installationID() throws(InstallationError) -> String? {
+        guard let id = try string("installationId", maximumBytes: 256), !id.isEmpty else {
+            return nil
+        }
+        return id
+    }
+
+    func deviceProfile() throws(InstallationError) -> String? {
+        guard let name = try string("deviceProfile", maximumBytes: 128) else { return nil }
+        let first = name.utf8.first ?? UInt8(ascii: "a")
+        guard (65...90).contains(first) || (97...122).contains(first),
+            name.utf8.allSatisfy({ ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "_") })
+        else {
+            throw .wrongType("deviceProfile", "a letter followed by letters, digits and '_'")
+        }
+        return name
+    }
+
+    func channels() throws(InstallationError) -> [String] {
+        guard let value = self["channels"] else { return [] }
+        guard let list = value.array else { throw .wrongType("channels", "an array of strings") }
+        guard list.count <= 2000 else { throw .wrongType("channels", "at most 2000 names") }
+        var channels: [String] = []
+        var seen: Set<String> = []
+        for entry in list {
+            guard let name = entry.string else {
+                throw .wrongType("channels", "an array of strings")
+            }
+            guard ChannelName.isValid(name) else {
+                throw InstallationError(
+                    code: 112,
+                    "a channel's name is letters, digits, '_', '-', '=' and CJK, at most "
+                        + "\(ChannelName.maximumBytes) bytes"
+                )
+            }
+            if seen.insert(name).inserted { channels.append(name) }
+        }
+        return channels
+    }
+
+    func badge() throws(InstallationError) -> Int {
+        guard let value = self["badge"] else { return 0 }
+        guard let badge = value.integer, (-2_147_483_648...2_147_483_647).contains(badge) else {
+            throw .wrongType("badge", "a whole number")
+        }
+        return badge
+    }
+
+    func environment() throws(InstallationError) -> PushEnvironment {
+        guard let name = try string("apnsEnvironment", maximumBytes: 32), !name.isEmpty else {
+            return .none
+        }
+        guard let environment = PushEnvironment(rawValue: name) else {
+            throw .wrongType("apnsEnvironment", "production or sandbox")
+        }
+        return environment
+    }
+
+    func locale() throws(InstallationError) -> String? {
+        for field in ["localeIdentifier", "locale"] {
+            if let value = self[field]?.string { return String(value.prefix(64)) }
+        }
+        return nil
+    }
+
+    /// `identity`, or the object id that LeanCloud's `owner` or `user` points to.
+    func identity() throws(InstallationError) -> String? {
+        if let identity = try string("identity", maximumBytes: 512), !identity.isEmpty {
+            return identity
+        }
+        for field in ["owner", "user"] {
+            guard let pointer = self[field], pointer["__type"]?.string == "Pointer",
+                let id = pointer["objectId"]?.string, !id.isEmpty, id.utf8.count <= 512
+            else { continue }
+            return id
+        }
+        return nil
+    }
+
+    /// Which provider reaches the device, and by what.
+    func route() throws(InstallationError) -> (Platform?, String?) {
+        let deviceToken = try string("deviceToken", maximumBytes: 4096)
+        let registrationID = try string("registrationId", maximumBytes: 4096)
+        let subscriptionURI = try string("subscriptionUri", maximumBytes: 4096)
+        let pushType = try string("pushType", maximumBytes: 64)?.lowercased()
+        let vendor = try string("vendor", maximumBytes: 64)?.lowercased() ?? ""
+        let candidate: (Platform, String?)
+        switch try string("deviceType", maximumBytes: 64)?.lowercased() {
+        case "ios", "macos", "osx", "watchos", "tvos", "visionos", "applewatch":
+            candidate = (.apns, deviceToken)
+        case "android":
+            let isFCM = vendor.isEmpty || vendor == "fcm" || vendor == "gcm"
+            let token =
+                isFCM && registrationID?.isEmpty == false
+                ? registrationID : pushType == "gcm" || pushType == "fcm" ? deviceToken : nil
+            candidate = (.fcm, token)
+        case "windows", "winrt":
+            candidate = (.wns, subscriptionURI ?? deviceToken)
+        case "wp":
+            let uri = subscriptionURI ?? deviceToken
+            // An MPNS channel has no provider in this version, so the device has no route.
+            candidate = (.wns, (uri.map(Self.isMPNSChannel) ?? false) ? nil : uri)
+        default:
+            return (nil, nil)
+        }
+        guard let token = candidate.1, !token.isEmpty else { return (nil, nil) }
+        if let problem = DeviceToken.problem(token, for: candidate.0) {
+            throw InstallationError(code: 114, "the token cannot be used: \(problem)")
+        }
+        return (candidate.0, DeviceToken.canonical(token, for: candidate.0))
+    }
+
+    private static func isMPNSChannel(_ uri: String) -> Bool {
+        let rest = uri.drop { $0 != "/" }.drop { $0 == "/" }
+        let host = rest.prefix { $0 != "/" && $0 != ":" && $0 != "?" }.lowercased()
+        return host.hasSuffix(".notify.live.net") || host == "notify.live.net"
+            || rest.drop { $0 != "/" }.hasPrefix("/mpns/")
+    }
+}

@@ -1,0 +1,107 @@
+/// What became of one delivery. The raw values are those of `push.outcomes`.
+package enum Outcome: String, Sendable, CaseIterable, Hashable {
+    case delivered, failed, expired, suppressed
+    /// The request was sent and never answered: nobody knows, and it is not repeated.
+    case inDoubt = "in_doubt"
+}
+
+/// A delivery's state as its row holds it: pending, or the outcome it ended in.
+package enum DeliveryState: Int, Sendable, CaseIterable {
+    case pending = 0
+    case delivered, failed, expired, suppressed, inDoubt
+
+    package init(_ outcome: Outcome) {
+        switch outcome {
+        case .delivered: self = .delivered
+        case .failed: self = .failed
+        case .expired: self = .expired
+        case .suppressed: self = .suppressed
+        case .inDoubt: self = .inDoubt
+        }
+    }
+
+    package var outcome: Outcome? {
+        switch self {
+        case .pending: nil
+        case .delivered: .delivered
+        case .failed: .failed
+        case .expired: .expired
+        case .suppressed: .suppressed
+        case .inDoubt: .inDoubt
+        }
+    }
+}
+
+/// The books of one push. Each figure is counted where it happens, none is the rest of the others.
+package struct Ledger: Equatable, Sendable {
+    package var targeted = 0
+    package var delivered = 0
+    package var failed = 0
+    package var expired = 0
+    package var suppressed = 0
+    package var inDoubt = 0
+    package var pending = 0
+    /// How many tokens died of this push; part of `failed`.
+    package var invalidTokens = 0
+
+    package init() {}
+
+    /// What has to hold at every moment.
+    package var balances: Bool {
+        targeted == delivered + failed + expired + suppressed + inDoubt + pending
+    }
+
+    /// Whether every delivery has its outcome. An empty ledger has.
+    package var isSettled: Bool { pending == 0 }
+
+    /// Takes deliveries that were just planned onto the books.
+    package mutating func plan(_ count: Int) {
+        targeted += count
+        pending += count
+    }
+
+    /// Moves one delivery from pending to its outcome.
+    package mutating func settle(_ outcome: Outcome) {
+        pending -= 1
+        self[outcome] += 1
+    }
+
+    package subscript(outcome: Outcome) -> Int {
+        get {
+            switch outcome {
+            case .delivered: delivered
+            case .failed: failed
+            case .expired: expired
+            case .suppressed: suppressed
+            case .inDoubt: inDoubt
+            }
+        }
+        set {
+            switch outcome {
+            case .delivered: delivered = newValue
+            case .failed: failed = newValue
+            case .expired: expired = newValue
+            case .suppressed: suppressed = newValue
+            case .inDoubt: inDoubt = newValue
+            }
+        }
+    }
+}
+
+/// Where a push stands. The raw values are those of the `pushes` table.
+package enum PushStatus: String, Sendable, CaseIterable {
+    /// Accepted over HTTP, not yet seen by a dispatcher.
+    case queued
+    /// Its audience is being written down, page by page.
+    case planning
+    /// Every delivery is written down; some are pending.
+    case sending
+    case done, cancelled, failed
+
+    package var isFinal: Bool {
+        switch self {
+        case .queued, .planning, .sending: false
+        case .done, .cancelled, .failed: true
+        }
+    }
+}

@@ -1,0 +1,186 @@
+/// The rule for an app's id: it becomes a path segment, part of a key, and Azure's hub name.
+package enum AppID {
+    /// Names that begin a route of ours, so that no app can be called so.
+    package static let reserved: Set<String> = [
+        "1.1", "api", "console", "events", "identitypools", "livez", "metrics", "openapi.json",
+        "parse", "readyz", "v1",
+    ]
+
+    /// What is wrong with an id for a new app; `nil` if nothing is.
+    package static func problem(_ id: String) -> String? {
+        guard isWellFormed(id) else {
+            return "an app's id is 1 to 64 of the letters A-Z, a-z, digits, '.', '_' and '-'"
+        }
+        guard !reserved.contains(folded(id)) else {
+            return "'\(id)' begins a route of Carillon's and cannot be an app's id"
+        }
+        return nil
+    }
+
+    package static func isWellFormed(_ id: String) -> Bool {
+        (1...64).contains(id.utf8.count)
+            && id.utf8.allSatisfy { ASCII.isAlphanumeric($0) || ".-_".utf8.contains($0) }
+    }
+
+    /// Ids are unique without case: what two ids that collide have in common.
+    package static func folded(_ id: String) -> String { id.lowercased() }
+}
+
+/// The rule for channel names (LeanCloud's code 112): letters, digits, `_`, `-`, `=`, CJK.
+/// The empty name is LeanCloud's broadcast channel.
+package enum ChannelName {
+    package static let maximumBytes = 256
+
+    package static func isValid(_ name: String) -> Bool {
+        name.utf8.count <= maximumBytes
+            && name.unicodeScalars.allSatisfy { scalar in
+                if scalar.isASCII {
+                    return ASCII.isAlphanumeric(UInt8(scalar.value))
+                        || scalar == "_" || scalar == "-" || scalar == "="
+                }
+                let properties = scalar.properties
+                return properties.isAlphabetic || properties.isIdeographic
+                    || properties.generalCategory == .decimalNumber
+                    || properties.generalCategory == .nonspacingMark
+                    || properties.generalCategory == .spacingMark
+            }
+    }
+}
+
+/// Device tokens, as far as they can be judged without their provider.
+package enum DeviceToken {
+    /// What is wrong with a token; never contains the token.
+    package static func problem(_ token: String, for platform: Platform) -> String? {
+        switch platform {
+        case .apns:
+            // It becomes a path segment. Apple says not to assume a length.
+            guard (1...512).contains(token.utf8.count),
+                token.utf8.allSatisfy(ASCII.isAlphanumeric)
+            else { return "an APNs device token is 1 to 512 hexadecimal digits" }
+        case .fcm:
+            guard (1...4096).contains(token.utf8.count),
+                token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
+            else { return "an FCM registration token is 1 to 4096 printable ASCII characters" }
+        case .wns:
+            guard (8...2048).contains(token.utf8.count),
+                token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }),
+                token.hasPrefix("https://") || token.hasPrefix("http://")
+            else { return "a channel URI is an absolute http or https URL of at most 2048 bytes" }
+        }
+        return nil
+    }
+}
+
+extension DeviceToken {
+    /// How a token is kept and compared: APNs' hexadecimal digits in lower case.
+    package static func canonical(_ token: String, for platform: Platform) -> String {
+        switch platform {
+        case .apns: token.lowercased()
+        case .fcm, .wns: token
+        }
+    }
+}
+
+package enum ASCII {
+    package static func isAlphanumeric(_ byte: UInt8) -> Bool {
+        (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
+    }
+}
+
+/// An installation's object id: 24 lower-case hexadecimal digits, ordered by time, so that a page
+/// of installations ends where the next one begins.
+package enum ObjectID {
+    package static func make(at now: Instant, random: UInt64) -> String {
+        let seconds = UInt32(clamping: now.seconds)
+        return hex(UInt64(seconds), 8) + hex(random, 16)
+    }
+
+    package static func isWellFormed(_ id: String) -> Bool {
+        id.utf8.count == 24
+            && id.utf8.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
+    }
+
+    private static func hex(_ value: UInt64, _ width: Int) -> String {
+        let digits = String(value, radix: 16)
+        return String(repeating: "0", count: max(0, width - digits.count)) + digits
+    }
+}
+
+/// Ids that are derived, so that the same event or delivery always has the same one.
+package enum PushIdentity {
+    /// The source of a push that came over HTTP; its id is random.
+    package static let httpSource = "carillon/http"
+
+    /// The push that an event becomes. The same (app, source, id) is the same push.
+    package static func pushID(
+        app: String,
+        source: String,
+        eventID: String,
+        digest: Digest
+    ) -> String {
+        uuid(["push", app, source, eventID], digest)
+    }
+
+    /// The `apns-id` of a delivery: a repeat carries the same one.
+    ///
+    /// - Parameter target: `Delivery.target`: the installation's id, or the token's hash.
+    package static func notificationID(pushID: String, target: String, digest: Digest) -> String {
+        uuid(["delivery", pushID, target], digest)
+    }
+
+    /// What a bare token is called on the ledger and on `push.outcomes`.
+    package static func tokenHash(_ token: String, digest: Digest) -> String {
+        hex(digest(Array(token.utf8)))
+    }
+
+    /// A UUID of version 8 (RFC 9562 section 5.8) from the first 16 bytes of a hash.
+    private static func uuid(_ parts: [String], _ digest: Digest) -> String {
+        var input: [UInt8] = []
+        for (index, part) in parts.enumerated() {
+            if index > 0 { input.append(0) }
+            input.append(contentsOf: part.utf8)
+        }
+        return uuidText(digest(input))
+    }
+
+    /// - Parameter bytes: At least 16; a shorter hash is filled up with zeroes.
+    package static func uuidText(_ bytes: [UInt8]) -> String {
+        var bytes = Array(bytes.prefix(16))
+        while bytes.count < 16 { bytes.append(0) }
+        bytes[6] = bytes[6] & 0x0f | 0x80
+        bytes[8] = bytes[8] & 0x3f | 0x80
+        let text = hex(bytes).utf8
+        var result: [UInt8] = []
+        result.reserveCapacity(36)
+        for (index, digit) in text.enumerated() {
+            if [8, 12, 16, 20].contains(index) { result.append(UInt8(ascii: "-")) }
+            result.append(digit)
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+
+    package static func isUUID(_ text: String) -> Bool {
+        let bytes = Array(text.utf8)
+        return bytes.count == 36
+            && bytes.indices.allSatisfy { index in
+                [8, 13, 18, 23].contains(index)
+                    ? bytes[index] == UInt8(ascii: "-") : isHexDigit(bytes[index])
+            }
+    }
+
+    private static func isHexDigit(_ byte: UInt8) -> Bool {
+        (48...57).contains(byte) || (65...70).contains(byte) || (97...102).contains(byte)
+    }
+
+    private static let hexDigits = Array("0123456789abcdef".utf8)
+
+    private static func hex(_ bytes: [UInt8]) -> String {
+        var text: [UInt8] = []
+        text.reserveCapacity(bytes.count * 2)
+        for byte in bytes {
+            text.append(hexDigits[Int(byte >> 4)])
+            text.append(hexDigits[Int(byte & 15)])
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+}

@@ -1,0 +1,390 @@
+package import JSON
+
+extension PushRequest {
+    /// The most that any list of a request may hold.
+    package static let maximumListCount = 10_000
+
+    /// Known to the contract, refused by name until they are built: a field that is accepted and
+    /// then not done would be worse.
+    private static let unsupportedFields = [
+        "cql", "tags", "audience_topic", "pace", "flow_control", "req_id",
+    ]
+
+    private static let knownFields: Set<String> = [
+        "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
+        "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
+        "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
+        "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
+    ]
+
+    private static let selectorFields = [
+        "channels", "where", "identities", "installations", "tokens",
+    ]
+
+    /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
+    ///
+    /// A known field that is `null` counts as absent, but for the selectors; a known field with a value that cannot be
+    /// used fails with its name.
+    ///
+    /// - Parameter now: Judges `push_time`, which may not lie ahead yet.
+    package static func parse(
+        _ object: JSONObject,
+        now: Instant
+    ) throws(PushRequestError) -> PushRequest {
+        let fields = FieldReader(object)
+        for field in unsupportedFields where fields.has(field) {
+            throw PushRequestError(field, .unsupported)
+        }
+        // Of all fields these may not be absent by being null: who meant one user must not ring
+        // every phone.
+        for field in selectorFields where object[field]?.isNull == true {
+            throw PushRequestError(field, .invalid("must not be null"))
+        }
+        let unknown = object.keys.filter { !knownFields.contains($0) }
+        try refuseConflicts(fields)
+        if let first = unknown.first, !selectorFields.contains(where: fields.has) {
+            throw PushRequestError(first, .noKnownSelector)
+        }
+        var request = PushRequest(audience: try audience(fields))
+        request.unknownFields = Array(unknown.prefix(100)).map { String($0.prefix(100)) }
+        request.id = try fields.identifier("id")
+        request.source = try fields.identifier("source")
+        request.app = try fields.string("app")
+        if let app = request.app, !AppID.isWellFormed(app) {
+            throw PushRequestError("app", .invalid("is no app's id"))
+        }
+        request.data = try fields.object("data")
+        if let data = request.data { try PushData.check(data) }
+        request.native = try nativePayloads(fields)
+        guard request.data != nil || !request.native.isEmpty else {
+            throw PushRequestError("data", .missing("an object, or native, says what to send"))
+        }
+        if try fields.boolean("dry_run") == true {
+            throw PushRequestError("dry_run", .unsupported)
+        }
+        try readTimes(fields, now: now, into: &request)
+        try readOptions(fields, into: &request)
+        return request
+    }
+
+    private static func refuseConflicts(_ fields: FieldReader) throws(PushRequestError) {
+        if fields.has("expiration_time"), fields.has("expiration_interval") {
+            throw PushRequestError("expiration_time", .conflict(with: "expiration_interval"))
+        }
+        guard fields.has("tokens") else { return }
+        for other in ["channels", "where", "identities", "installations"] where fields.has(other) {
+            throw PushRequestError("tokens", .conflict(with: other))
+        }
+    }
+
+    private static func audience(_ fields: FieldReader) throws(PushRequestError) -> Audience {
+        // `where: {}` is what SDKs send for "no condition"; any other is not built yet.
+        if let condition = fields["where"] {
+            guard let object = condition.object else {
+                throw PushRequestError("where", .invalid("must be an object, \(condition.not)"))
+            }
+            guard object.isEmpty else { throw PushRequestError("where", .unsupported) }
+        }
+        if let tokens = fields["tokens"] { return .tokens(try directTokens(tokens)) }
+        let channels = try fields.strings("channels", orOne: true)
+        for (index, channel) in (channels ?? []).enumerated()
+        where !ChannelName.isValid(channel) {
+            throw PushRequestError("channels[\(index)]", .badChannelName)
+        }
+        return .installations(
+            Selectors(
+                channels: channels,
+                identities: try fields.strings("identities", orOne: false),
+                installations: try fields.strings("installations", orOne: false)
+            )
+        )
+    }
+
+    private static func directTokens(
+        _ value: JSONValue
+    ) throws(PushRequestError) -> [DirectToken] {
+        guard let entries = value.array else {
+            throw PushRequestError("tokens", .invalid("must be an array of objects, \(value.not)"))
+        }
+        guard entries.count <= maximumListCount else {
+            throw PushRequestError(
+                "tokens",
+                .invalid("must hold at most \(maximumListCount) entries")
+            )
+        }
+        var tokens: [DirectToken] = []
+        var seen: Set<String> = []
+        for (index, entry) in entries.enumerated() {
+            let token = try directToken(entry, at: "tokens[\(index)]")
+            // The same token twice is one device.
+            guard seen.insert("\(token.platform) \(token.environment) \(token.token)").inserted
+            else {
+                continue
+            }
+            tokens.append(token)
+        }
+        return tokens
+    }
+
+    private static func directToken(
+        _ entry: JSONValue,
+        at path: String
+    ) throws(PushRequestError) -> DirectToken {
+        guard let object = entry.object else {
+            throw PushRequestError(path, .invalid("must be an object, \(entry.not)"))
+        }
+        let fields = FieldReader(object, path: path + ".")
+        for key in object.keys where !["platform", "token", "environment"].contains(key) {
+            throw PushRequestError("\(path).\(String(key.prefix(100)))", .invalid("is unknown"))
+        }
+        guard let name = try fields.string("platform") else {
+            throw PushRequestError("\(path).platform", .missing("apns, fcm or wns"))
+        }
+        guard let platform = Platform(rawValue: name) else {
+            throw PushRequestError("\(path).platform", .invalid("must be apns, fcm or wns"))
+        }
+        guard let token = try fields.string("token") else {
+            throw PushRequestError("\(path).token", .missing("a string"))
+        }
+        if let problem = DeviceToken.problem(token, for: platform) {
+            throw PushRequestError("\(path).token", .invalid("cannot be used: \(problem)"))
+        }
+        var environment = PushEnvironment.none
+        if let name = try fields.string("environment") {
+            guard platform == .apns, let value = PushEnvironment(rawValue: name), value != .none
+            else {
+                throw PushRequestError(
+                    "\(path).environment",
+                    .invalid("must be production or sandbox, and is APNs' alone")
+                )
+            }
+            environment = value
+        }
+        return DirectToken(
+            platform: platform,
+            token: DeviceToken.canonical(token, for: platform),
+            environment: environment
+        )
+    }
+
+    private static func nativePayloads(
+        _ fields: FieldReader
+    ) throws(PushRequestError) -> NativePayloads {
+        guard let object = try fields.object("native") else { return NativePayloads() }
+        let native = FieldReader(object, path: "native.")
+        for key in object.keys where Platform(rawValue: key) == nil {
+            throw PushRequestError(
+                "native.\(String(key.prefix(100)))",
+                .invalid("is no platform: apns, fcm or wns")
+            )
+        }
+        let payloads = NativePayloads(
+            apns: try native.object("apns"),
+            fcm: try native.object("fcm"),
+            wns: try native.object("wns")
+        )
+        if let apns = payloads.apns {
+            let reader = FieldReader(apns, path: "native.apns.")
+            try reader.stringMap("headers")
+            guard try reader.object("payload") != nil else {
+                throw PushRequestError("native.apns.payload", .missing("an object"))
+            }
+        }
+        if let fcm = payloads.fcm {
+            guard try FieldReader(fcm, path: "native.fcm.").object("message") != nil else {
+                throw PushRequestError("native.fcm.message", .missing("an object"))
+            }
+        }
+        if let wns = payloads.wns {
+            let reader = FieldReader(wns, path: "native.wns.")
+            try reader.stringMap("headers")
+            let types = ["wns/toast", "wns/tile", "wns/badge", "wns/raw"]
+            guard let type = try reader.string("type"), types.contains(type) else {
+                throw PushRequestError(
+                    "native.wns.type",
+                    .invalid("must be one of \(types.joined(separator: ", "))")
+                )
+            }
+            guard try reader.string("body") != nil else {
+                throw PushRequestError("native.wns.body", .missing("a string"))
+            }
+        }
+        return payloads
+    }
+
+    private static func readTimes(
+        _ fields: FieldReader,
+        now: Instant,
+        into request: inout PushRequest
+    ) throws(PushRequestError) {
+        request.pushTime = try fields.time("push_time")
+        if let time = request.pushTime, time > now {
+            throw PushRequestError("push_time", .invalid("in the future is not supported yet"))
+        }
+        if let time = try fields.time("expiration_time") { request.expiration = .at(time) }
+        if let interval = fields["expiration_interval"] {
+            // LeanCloud's own examples send the number as text too.
+            guard let seconds = interval.integer ?? interval.string.flatMap({ Int($0) }),
+                (0...3_153_600_000).contains(seconds)
+            else {
+                throw PushRequestError(
+                    "expiration_interval",
+                    .invalid("must be a whole number of seconds, 0 or more")
+                )
+            }
+            request.expiration = .afterSeconds(seconds)
+        }
+    }
+
+    private static func readOptions(
+        _ fields: FieldReader,
+        into request: inout PushRequest
+    ) throws(PushRequestError) {
+        request.apnsTopic = try fields.string("topic", bytes: 1...256)
+        request.apnsTeamID = try fields.string("apns_team_id", bytes: 1...64)
+        request.notificationLabel = try fields.string("notification_id", bytes: 1...16)
+        request.androidChannel = try fields.string("_notificationChannel", bytes: 1...256)
+        // APNs' limit, the lowest of the providers'.
+        request.collapseID = try fields.string("collapse_id", bytes: 1...64)
+        if let name = try fields.string("priority") {
+            guard let priority = Priority(rawValue: name) else {
+                throw PushRequestError("priority", .invalid("must be high or normal"))
+            }
+            request.priority = priority
+        }
+        switch try fields.string("prod") {
+        case nil, "prod": request.environment = .production
+        case "dev": request.environment = .sandbox
+        case .some: throw PushRequestError("prod", .invalid("must be dev or prod"))
+        }
+    }
+}
+
+/// Reads known fields by kind; `null` counts as absent.
+struct FieldReader {
+    private let object: JSONObject
+    private let path: String
+
+    init(_ object: JSONObject, path: String = "") {
+        self.object = object
+        self.path = path
+    }
+
+    subscript(field: String) -> JSONValue? {
+        guard let value = object[field], !value.isNull else { return nil }
+        return value
+    }
+
+    func has(_ field: String) -> Bool { self[field] != nil }
+
+    private func wrong(_ field: String, _ expected: String, _ value: JSONValue) -> PushRequestError
+    {
+        PushRequestError(path + field, .invalid("must be \(expected), \(value.not)"))
+    }
+
+    func string(
+        _ field: String,
+        bytes: ClosedRange<Int>? = nil
+    ) throws(PushRequestError) -> String? {
+        guard let value = self[field] else { return nil }
+        guard let text = value.string else { throw wrong(field, "a string", value) }
+        if let bytes, !bytes.contains(text.utf8.count) {
+            throw PushRequestError(
+                path + field,
+                .invalid("must be \(bytes.lowerBound) to \(bytes.upperBound) bytes long")
+            )
+        }
+        guard !text.utf8.contains(0) else {
+            throw PushRequestError(path + field, .invalid("must not hold a NUL character"))
+        }
+        return text
+    }
+
+    /// An event's id or source: 1 to 256 bytes; a number is taken as its digits.
+    func identifier(_ field: String) throws(PushRequestError) -> String? {
+        if let number = self[field]?.integer { return String(number) }
+        return try string(field, bytes: 1...256)
+    }
+
+    func boolean(_ field: String) throws(PushRequestError) -> Bool? {
+        guard let value = self[field] else { return nil }
+        guard let flag = value.bool else { throw wrong(field, "true or false", value) }
+        return flag
+    }
+
+    func object(_ field: String) throws(PushRequestError) -> JSONObject? {
+        guard let value = self[field] else { return nil }
+        guard let object = value.object else { throw wrong(field, "an object", value) }
+        return object
+    }
+
+    func time(_ field: String) throws(PushRequestError) -> Instant? {
+        guard let value = self[field] else { return nil }
+        guard let text = value.string, let time = Instant(iso8601: text) else {
+            throw PushRequestError(
+                path + field,
+                .invalid("must be an ISO 8601 time in UTC, such as 2026-11-20T21:04:05.000Z")
+            )
+        }
+        return time
+    }
+
+    /// A list of distinct strings, in the order given.
+    func strings(
+        _ field: String,
+        orOne: Bool
+    ) throws(PushRequestError) -> [String]? {
+        guard let value = self[field] else { return nil }
+        if orOne, let one = value.string { return try check([.string(one)], field) }
+        guard let list = value.array else { throw wrong(field, "an array of strings", value) }
+        return try check(list, field)
+    }
+
+    private func check(
+        _ list: [JSONValue],
+        _ field: String
+    ) throws(PushRequestError) -> [String] {
+        guard list.count <= PushRequest.maximumListCount else {
+            throw PushRequestError(
+                path + field,
+                .invalid("must hold at most \(PushRequest.maximumListCount) entries")
+            )
+        }
+        var result: [String] = []
+        var seen: Set<String> = []
+        for (index, value) in list.enumerated() {
+            guard let text = value.string else {
+                throw wrong("\(field)[\(index)]", "a string", value)
+            }
+            guard text.utf8.count <= 512, !text.utf8.contains(0) else {
+                throw PushRequestError(
+                    "\(path)\(field)[\(index)]",
+                    .invalid("must be at most 512 bytes, without NUL")
+                )
+            }
+            if seen.insert(text).inserted { result.append(text) }
+        }
+        return result
+    }
+
+    func stringMap(_ field: String) throws(PushRequestError) {
+        guard let object = try object(field) else { return }
+        for (key, value) in object where value.string == nil {
+            throw wrong("\(field).\(String(key.prefix(100)))", "a string", value)
+        }
+    }
+}
+
+extension JSONValue {
+    /// "not a number": the end of an error's sentence.
+    fileprivate var not: String {
+        switch self {
+        case .null: "not null"
+        case .bool: "not a boolean"
+        case .integer, .double, .number: "not a number"
+        case .string: "not a string"
+        case .array: "not an array"
+        case .object: "not an object"
+        }
+    }
+}

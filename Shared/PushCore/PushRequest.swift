@@ -1,0 +1,187 @@
+package import JSON
+
+/// One push, as `push.requests` and `POST /1.1/push` ask for it.
+package struct PushRequest: Sendable, Equatable {
+    /// The event's id and source where the request itself names them.
+    package var id: String?
+    package var source: String?
+    package var app: String?
+    package var audience: Audience
+    /// LeanCloud's `data`: `alert`, `badge`, …, `ios`, `android`, `wp`.
+    package var data: JSONObject?
+    package var native: NativePayloads
+    /// Never in the future: see `unsupportedFields`.
+    package var pushTime: Instant?
+    package var expiration: Expiration?
+    /// LeanCloud's `topic`: the APNs topic (bundle id).
+    package var apnsTopic: String?
+    package var apnsTeamID: String?
+    /// `prod`: decides for the installations that do not name their environment themselves.
+    package var environment: PushEnvironment
+    package var collapseID: String?
+    package var priority: Priority?
+    /// `notification_id`: the sender's own label for the push's record.
+    package var notificationLabel: String?
+    /// `_notificationChannel`: Android's notification channel.
+    package var androidChannel: String?
+    /// What the request holds beyond the contract. Kept in the push's record.
+    package var unknownFields: [String]
+
+    package enum Audience: Sendable, Equatable {
+        case installations(Selectors)
+        case tokens([DirectToken])
+    }
+
+    /// Each that is there narrows the others; none means every valid installation of the app, an
+    /// empty list nobody.
+    package struct Selectors: Sendable, Equatable {
+        package var channels: [String]?
+        package var identities: [String]?
+        /// Object ids, or LeanCloud's own `installationId`.
+        package var installations: [String]?
+
+        package init(
+            channels: [String]? = nil,
+            identities: [String]? = nil,
+            installations: [String]? = nil
+        ) {
+            self.channels = channels
+            self.identities = identities
+            self.installations = installations
+        }
+
+        package var selectsNobody: Bool {
+            channels == [] || identities == [] || installations == []
+        }
+
+        /// Whether it names its devices one by one, so that it does not wait behind a broadcast.
+        package var isDirect: Bool { installations != nil || identities != nil }
+    }
+
+    package struct DirectToken: Sendable, Equatable {
+        package var platform: Platform
+        package var token: String
+        /// `.none` where the entry names none: the push's `prod` decides.
+        package var environment: PushEnvironment
+
+        package init(platform: Platform, token: String, environment: PushEnvironment = .none) {
+            self.platform = platform
+            self.token = token
+            self.environment = environment
+        }
+    }
+
+    /// A provider's own message, taken as it is.
+    package struct NativePayloads: Sendable, Equatable {
+        /// `{"headers", "payload"}`.
+        package var apns: JSONObject?
+        /// `{"message"}`.
+        package var fcm: JSONObject?
+        /// `{"type", "headers", "body"}`.
+        package var wns: JSONObject?
+
+        package init(apns: JSONObject? = nil, fcm: JSONObject? = nil, wns: JSONObject? = nil) {
+            self.apns = apns
+            self.fcm = fcm
+            self.wns = wns
+        }
+
+        package var isEmpty: Bool { apns == nil && fcm == nil && wns == nil }
+    }
+
+    package enum Expiration: Sendable, Equatable {
+        case at(Instant)
+        case afterSeconds(Int)
+    }
+
+    package enum Priority: String, Sendable, CaseIterable {
+        case high, normal
+    }
+
+    package init(audience: Audience, data: JSONObject? = nil) {
+        self.audience = audience
+        self.data = data
+        native = NativePayloads()
+        environment = .production
+        unknownFields = []
+    }
+
+    /// - Parameter acceptedAt: When the request came in; intervals without a `push_time` count
+    ///   from here.
+    package func expiresAt(acceptedAt: Instant) -> Instant? {
+        switch expiration {
+        case .at(let time): time
+        case .afterSeconds(let seconds):
+            (pushTime ?? acceptedAt).adding(milliseconds: Int64(seconds) * 1000)
+        case nil: nil
+        }
+    }
+
+    /// Whether it goes to devices that it names one by one.
+    package var isDirect: Bool {
+        switch audience {
+        case .tokens: true
+        case .installations(let selectors): selectors.isDirect
+        }
+    }
+}
+
+/// Why a request cannot be used. Names the field, never holds its value.
+package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// A path such as `data.badge` or `tokens[3].platform`.
+    package let field: String
+    package let problem: Problem
+
+    package enum Problem: Equatable, Sendable {
+        /// What stands there and what should: "must be an array of strings, not a number".
+        case invalid(String)
+        case missing(String)
+        /// In the contract, not in this version.
+        case unsupported
+        case badChannelName
+        /// Two fields that exclude each other.
+        case conflict(with: String)
+        /// Unknown fields and no known selector: a misspelt selector must not ring every phone.
+        case noKnownSelector
+    }
+
+    package init(_ field: String, _ problem: Problem) {
+        self.field = field
+        self.problem = problem
+    }
+
+    package var description: String {
+        switch problem {
+        case .invalid(let expected): "\(field) \(expected)"
+        case .missing(let expected): "\(field) is missing: \(expected)"
+        case .unsupported: "\(field) is not supported yet"
+        case .badChannelName:
+            "\(field) is no channel name: letters, digits, '_', '-', '=' and CJK only"
+        case .conflict(let other): "\(field) and \(other) exclude each other"
+        case .noKnownSelector:
+            "\(field) is not a known field, and no known selector is there: refused rather than "
+                + "sent to everyone"
+        }
+    }
+
+    /// For `error.reason` and metrics: a closed set.
+    package var label: String {
+        switch problem {
+        case .invalid: "invalid_field"
+        case .missing: "missing_field"
+        case .unsupported: "unsupported_field"
+        case .badChannelName: "invalid_channel"
+        case .conflict: "conflicting_fields"
+        case .noKnownSelector: "unknown_field"
+        }
+    }
+
+    /// The code of LeanCloud's error body.
+    package var leanCloudCode: Int {
+        switch problem {
+        case .invalid, .missing, .conflict, .noKnownSelector: 107
+        case .unsupported: 108
+        case .badChannelName: 112
+        }
+    }
+}
