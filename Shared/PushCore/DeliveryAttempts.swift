@@ -15,9 +15,8 @@ package struct Backoff: Equatable, Sendable {
         self.retryAfterCapMilliseconds = max(1, retryAfterCapMilliseconds)
     }
 
-    /// - Parameters:
-    ///   - count: How many tries are behind us, 1 or more.
-    ///   - jitter: 0..<1; spreads those who failed together over the upper half of the wait.
+    /// The wait when `count` tries are behind us. `jitter`, 0..<1, spreads those who failed
+    /// together over the upper half of it.
     package func delayMilliseconds(after count: Int, jitter: Double) -> Int64 {
         var full = min(baseMilliseconds, capMilliseconds)
         var doublings = max(0, count - 1)
@@ -54,7 +53,7 @@ package struct DeliveryAttempts: Equatable, Sendable {
     /// that cannot be reached is asked again early.
     package private(set) var unsent: Int
 
-    /// - Parameter limit: 1 or more; after so many attempts a transient answer is final.
+    /// After `limit` attempts, 1 or more, a transient answer is final.
     package init(
         limit: Int = 20,
         backoff: Backoff = Backoff(),
@@ -75,9 +74,8 @@ package struct DeliveryAttempts: Equatable, Sendable {
         return now >= expiresAt
     }
 
-    /// - Parameters:
-    ///   - repeatOverwrites: Whether a second copy takes the place of the first on the device.
-    ///   - jitter: 0..<1, random.
+    /// Counts a try that has ended and says what follows from it. `repeatOverwrites` says whether a
+    /// second copy takes the place of the first on the device; `jitter` is random, 0..<1.
     package mutating func finished(
         _ outcome: ProviderOutcome,
         repeatOverwrites: Bool,

@@ -101,10 +101,9 @@ extension Installation {
 
     /// Takes the object as it is after a save: all of its fields, not only those that changed.
     ///
-    /// - Parameters:
-    ///   - object: `self.object` with the request's changes applied to it.
-    ///   - changed: The names of the fields that the request carried. A device that names its token
-    ///     is alive: it becomes valid again unless it was muted, or says so itself.
+    /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
+    /// fields that the request carried. A device that names its token is alive: it becomes valid
+    /// again unless it was muted.
     package mutating func take(
         _ object: JSONObject,
         changed: Set<String>,

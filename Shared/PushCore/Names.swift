@@ -121,9 +121,8 @@ package enum PushIdentity {
         uuid(["push", app, source, eventID], digest)
     }
 
-    /// The `apns-id` of a delivery: a repeat carries the same one.
-    ///
-    /// - Parameter target: `Delivery.target`: the installation's id, or the token's hash.
+    /// The `apns-id` of a delivery: a repeat carries the same one. `target` is what the ledger calls
+    /// the device: the installation's id, or the token's hash.
     package static func notificationID(pushID: String, target: String, digest: Digest) -> String {
         uuid(["delivery", pushID, target], digest)
     }
@@ -143,7 +142,7 @@ package enum PushIdentity {
         return uuidText(digest(input))
     }
 
-    /// - Parameter bytes: At least 16; a shorter hash is filled up with zeroes.
+    /// A UUID of the first 16 bytes; fewer are filled up with zeroes.
     package static func uuidText(_ bytes: [UInt8]) -> String {
         var bytes = Array(bytes.prefix(16))
         while bytes.count < 16 { bytes.append(0) }

@@ -23,10 +23,9 @@ extension PushRequest {
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
-    /// A known field that is `null` counts as absent, but for the selectors; a known field with a value that cannot be
-    /// used fails with its name.
-    ///
-    /// - Parameter now: Judges `push_time`, which may not lie ahead yet.
+    /// A known field that is `null` counts as absent, but for the selectors; a known field with a
+    /// value that cannot be used fails with its name. `now` judges `push_time`, which may not lie
+    /// ahead yet.
     package static func parse(
         _ object: JSONObject,
         now: Instant
@@ -37,7 +36,8 @@ extension PushRequest {
         }
         // Of all fields these may not be absent by being null: who meant one user must not ring
         // every phone.
-        for field in selectorFields where object[field]?.isNull == true {
+        for field in selectorFields + ["cql", "tags", "audience_topic"]
+        where object[field]?.isNull == true {
             throw PushRequestError(field, .invalid("must not be null"))
         }
         let unknown = object.keys.filter { !knownFields.contains($0) }

@@ -106,8 +106,8 @@ package struct PushRequest: Sendable, Equatable {
         unknownFields = []
     }
 
-    /// - Parameter acceptedAt: When the request came in; intervals without a `push_time` count
-    ///   from here.
+    /// When nobody wants the push any more. An interval without a `push_time` counts from
+    /// `acceptedAt`, when the request came in.
     package func expiresAt(acceptedAt: Instant) -> Instant? {
         switch expiration {
         case .at(let time): time

@@ -1,0 +1,57 @@
+package import PushCore
+
+/// Why a record cannot be used. `reason` is a closed set, `detail` is for people; neither holds a
+/// token or a payload.
+package struct DeadLetterReason: Error, Equatable, Sendable {
+    package enum Reason: String, Sendable, CaseIterable {
+        case emptyValue = "empty_value"
+        case invalidJSON = "invalid_json"
+        case notAnObject = "not_an_object"
+        case invalidCloudEvent = "invalid_cloudevent"
+        case missingApp = "missing_app"
+        case unknownApp = "unknown_app"
+        case invalidRequest = "invalid_request"
+        case tooLarge = "too_large"
+    }
+
+    package let reason: Reason
+    package let detail: String
+
+    package init(_ reason: Reason, _ detail: String) {
+        self.reason = reason
+        self.detail = detail
+    }
+
+    package init(_ error: PushRequestError) {
+        self.init(.invalidRequest, error.description)
+    }
+
+    package static func unknownApp(_ app: String) -> DeadLetterReason {
+        DeadLetterReason(.unknownApp, "no app is called \(app.prefix(64))")
+    }
+}
+
+extension OutgoingRecord {
+    /// The record as it came, with headers that say why it could not be used and where it stood.
+    /// A record that was a dead letter before carries only the latest of these.
+    package static func deadLetter(
+        _ record: IncomingRecord,
+        because reason: DeadLetterReason,
+        topics: KafkaTopics
+    ) -> OutgoingRecord {
+        let added = [
+            RecordHeader("error.reason", reason.reason.rawValue),
+            RecordHeader("error.detail", reason.detail),
+            RecordHeader("source.topic", record.topic),
+            RecordHeader("source.partition", String(record.partition)),
+            RecordHeader("source.offset", String(record.offset)),
+        ]
+        let kept = record.headers.filter { header in !added.contains { $0.name == header.name } }
+        return OutgoingRecord(
+            topic: topics.deadLetters,
+            key: record.key,
+            value: record.value,
+            headers: kept + added
+        )
+    }
+}

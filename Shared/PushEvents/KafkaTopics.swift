@@ -1,0 +1,15 @@
+/// The names of the topics, each behind `KAFKA_TOPIC_PREFIX`.
+package struct KafkaTopics: Sendable, Equatable {
+    package let prefix: String
+
+    package init(prefix: String = "") {
+        self.prefix = prefix
+    }
+
+    package var pushRequests: String { prefix + "push.requests" }
+    package var pushOutcomes: String { prefix + "push.outcomes" }
+    package var deadLetters: String { prefix + "push.dead-letters" }
+
+    /// Those that this version writes or reads: what `carillon migrate` creates.
+    package var all: [String] { [pushRequests, pushOutcomes, deadLetters] }
+}
