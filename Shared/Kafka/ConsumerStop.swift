@@ -1,0 +1,92 @@
+/// The order in which a consumer's end can go without hanging, aborting or losing. Pure: it is asked
+/// again and again with what is the case, and says what to do next.
+///
+/// In 2.0.2 a close before the first rebalance was answered aborts the process or never returns, one
+/// with an empty assignment sends no LeaveGroup (the others then wait out the session), and a native
+/// event that is alive at the destroying hangs it.
+struct ConsumerStop: Equatable, Sendable {
+    /// What is the case.
+    struct Situation: Equatable, Sendable {
+        /// Batches in somebody's hands.
+        var outstandingBatches = 0
+        /// A rebalance was answered since the subscription.
+        var hasJoined = true
+        /// The group knows us by a name.
+        var isMember = true
+        /// Some broker can be talked to, as far as is known.
+        var isBrokerUp = true
+        /// Revocations that still wait for their batches.
+        var openRevocations = 0
+        /// `rd_kafka_consumer_closed`.
+        var isClosed = false
+        /// Since the stop began.
+        var elapsed: Duration = .zero
+    }
+
+    enum Action: Equatable, Sendable {
+        /// Serve the queue and ask again.
+        case wait
+        case unsubscribe
+        case close
+        case destroy
+        /// The time is over: leave everything to the process' end.
+        case abandon
+    }
+
+    private enum Phase: Equatable {
+        case finishing, joining, leaving, closing, over
+    }
+
+    /// For batches that are outstanding; what is not finished by then is read again by others.
+    let drainLimit: Duration
+    /// For all of it.
+    let limit: Duration
+    /// For a first rebalance that no broker is there to bring.
+    let absenceLimit: Duration
+    private var phase = Phase.finishing
+
+    init(
+        drainLimit: Duration = .seconds(10),
+        limit: Duration = .seconds(15),
+        absenceLimit: Duration = .seconds(1)
+    ) {
+        self.drainLimit = drainLimit
+        self.limit = limit
+        self.absenceLimit = absenceLimit
+    }
+
+    mutating func next(_ situation: Situation) -> Action {
+        if phase != .over, situation.elapsed >= limit {
+            phase = .over
+            return .abandon
+        }
+        switch phase {
+        case .finishing:
+            guard situation.outstandingBatches == 0 || situation.elapsed >= drainLimit else {
+                return .wait
+            }
+            phase = .joining
+            return next(situation)
+        case .joining:
+            if situation.hasJoined {
+                phase = .leaving
+                return .unsubscribe
+            }
+            if !situation.isBrokerUp, situation.elapsed >= absenceLimit {
+                phase = .over
+                return .abandon
+            }
+            return .wait
+        case .leaving:
+            guard !situation.isMember, situation.openRevocations == 0 else { return .wait }
+            phase = .closing
+            return .close
+        case .closing:
+            guard situation.isClosed else { return .wait }
+            phase = .over
+            return .destroy
+        case .over:
+            return .wait
+        }
+    }
+}

@@ -1,0 +1,192 @@
+internal import CRDKafka
+package import EventLoop
+package import Observability
+
+/// What a cluster consists of.
+package struct KafkaCluster: Sendable, Equatable {
+    package struct Topic: Sendable, Equatable {
+        package var name: String
+        package var partitions: Int
+    }
+
+    /// `host:port`, by the brokers' numbers.
+    package var brokers: [String]
+    package var topics: [Topic]
+}
+
+/// The operator's side of a cluster. Each call has a client of its own for as long as it takes, and
+/// blocks libuv's pool, never the loop.
+package enum KafkaAdmin {
+    /// Looks at what is there, and creates only what is missing; safe from many at once. A topic
+    /// that is there already keeps its partitions; replication is the brokers' default.
+    ///
+    /// - Returns: The names that this call created.
+    /// - Throws: `KafkaError`, retryable where no broker answered in time.
+    package static func ensureTopics(
+        _ topics: [(name: String, partitions: Int)],
+        _ configuration: KafkaConfiguration,
+        timeout: Duration = .seconds(15),
+        on loop: EventLoop,
+        log: Log = .disabled
+    ) async throws -> [String] {
+        try await loop.blocking {
+            let call = try AdminCall(configuration, timeout: timeout, log: log)
+            let known = Set(try call.describe().topics.map(\.name))
+            let missing = topics.filter { !known.contains($0.name) }
+            if missing.isEmpty { return [] }
+            let created = try call.create(missing)
+            try call.awaitTopics(missing.map(\.name))
+            return created
+        }
+    }
+
+    /// Brokers and topics.
+    ///
+    /// - Throws: `KafkaError`, retryable where no broker answered in time.
+    package static func describe(
+        _ configuration: KafkaConfiguration,
+        timeout: Duration = .seconds(5),
+        on loop: EventLoop,
+        log: Log = .disabled
+    ) async throws -> KafkaCluster {
+        try await loop.blocking {
+            try AdminCall(configuration, timeout: timeout, log: log).describe()
+        }
+    }
+}
+
+/// One client for one task of the operator's; blocks its thread, until its deadline at most.
+private final class AdminCall {
+    private let client: KafkaClient
+    private let deadline: ContinuousClock.Instant
+
+    init(_ configuration: KafkaConfiguration, timeout: Duration, log: Log) throws(KafkaError) {
+        client = try KafkaClient(.admin, configuration, log: log, metrics: nil)
+        deadline = .now + timeout
+    }
+
+    deinit {
+        drainLog()
+        client.destroy {}
+    }
+
+    private var millisecondsLeft: Int32 {
+        Int32(clamping: max(1, Int((deadline - .now) / .milliseconds(1))))
+    }
+
+    /// Asks for all topics: naming one could create it.
+    func describe() throws(KafkaError) -> KafkaCluster {
+        var native: UnsafePointer<rd_kafka_metadata_t>?
+        let code = unsafe client.withHandle { handle in
+            unsafe rd_kafka_metadata(handle, 1, nil, &native, millisecondsLeft)
+        }
+        drainLog()
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR, let metadata = unsafe native else {
+            throw KafkaError(code)
+        }
+        defer { unsafe rd_kafka_metadata_destroy(metadata) }
+        let brokers = unsafe UnsafeBufferPointer(
+            start: metadata.pointee.brokers,
+            count: Int(metadata.pointee.broker_cnt)
+        )
+        let topics = unsafe UnsafeBufferPointer(
+            start: metadata.pointee.topics,
+            count: Int(metadata.pointee.topic_cnt)
+        )
+        return KafkaCluster(
+            brokers: unsafe brokers.sorted { unsafe $0.id < $1.id }
+                .map { unsafe "\(String(cString: $0.host)):\($0.port)" },
+            topics: unsafe topics.map {
+                unsafe KafkaCluster.Topic(
+                    name: String(cString: $0.topic),
+                    partitions: Int($0.partition_cnt)
+                )
+            }.sorted { $0.name < $1.name }
+        )
+    }
+
+    /// - Returns: What this call made; what another made in the meantime is there as well.
+    func create(_ topics: [(name: String, partitions: Int)]) throws(KafkaError) -> [String] {
+        var natives: [OpaquePointer?] = unsafe []
+        defer { for unsafenative in unsafe natives { unsafe rd_kafka_NewTopic_destroy(native) } }
+        for (name, partitions) in topics {
+            let native = unsafe rd_kafka_NewTopic_new(name, Int32(partitions), -1, nil, 0)
+            guard let native = unsafe native else {
+                throw KafkaError(RD_KAFKA_RESP_ERR__INVALID_ARG, detail: "topic \(name)")
+            }
+            unsafe natives.append(native)
+        }
+        unsafe requestCreation(natives)
+        return try awaitCreation()
+    }
+
+    private func requestCreation(_ natives: [OpaquePointer?]) {
+        var natives = unsafe natives
+        let count = unsafe natives.count
+        unsafe client.withHandle { handle in
+            unsafe client.withQueue { queue in
+                let options = unsafe rd_kafka_AdminOptions_new(
+                    handle,
+                    RD_KAFKA_ADMIN_OP_CREATETOPICS
+                )
+                defer { unsafe rd_kafka_AdminOptions_destroy(options) }
+                unsafe rd_kafka_AdminOptions_set_request_timeout(
+                    options,
+                    millisecondsLeft,
+                    nil,
+                    0
+                )
+                unsafe rd_kafka_CreateTopics(handle, &natives, count, options, queue)
+            }
+        }
+    }
+
+    private func awaitCreation() throws(KafkaError) -> [String] {
+        var answer: Result<[String], KafkaError>?
+        while answer == nil {
+            guard ContinuousClock.now < deadline else { throw .timedOut }
+            _ = client.serveOne(waiting: min(millisecondsLeft, 1000)) { event in
+                answer = event.createdTopics ?? answer
+            }
+        }
+        return try answer?.get() ?? []
+    }
+
+    /// A topic that was just made is not on every broker yet.
+    func awaitTopics(_ names: [String]) throws(KafkaError) {
+        while true {
+            let known = Set(try describe().topics.map(\.name))
+            if names.allSatisfy(known.contains) { return }
+            guard ContinuousClock.now < deadline else { throw .timedOut }
+            _ = client.serveOne(waiting: 50) { _ in }
+        }
+    }
+
+    private func drainLog() {
+        while client.serveOne({ _ in }) {}
+    }
+}
+
+extension KafkaEvent {
+    /// The names that a `CreateTopics` made, or the first error that is not "there already"; `nil`
+    /// for another event.
+    fileprivate var createdTopics: Result<[String], KafkaError>? {
+        unsafe withNative { event in
+            guard let result = unsafe rd_kafka_event_CreateTopics_result(event) else { return nil }
+            let code = unsafe rd_kafka_event_error(event)
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return .failure(KafkaError(code)) }
+            var count = 0
+            let topics = unsafe rd_kafka_CreateTopics_result_topics(result, &count)
+            var created: [String] = []
+            for unsafetopic in unsafe UnsafeBufferPointer(start: topics, count: count) {
+                let name = unsafe String(cString: rd_kafka_topic_result_name(topic))
+                switch unsafe rd_kafka_topic_result_error(topic) {
+                case RD_KAFKA_RESP_ERR_NO_ERROR: created.append(name)
+                case RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS: break
+                case let code: return .failure(KafkaError(code, detail: "topic \(name)"))
+                }
+            }
+            return .success(created)
+        }
+    }
+}

@@ -1,0 +1,53 @@
+internal import CRDKafka
+
+extension KafkaClient {
+    /// Hands one record over; librdkafka copies it, and does not block. `number` is above 0, and
+    /// comes back with the delivery report where the code is that of success.
+    func produce(_ record: KafkaOutgoing, number: Int) -> rd_kafka_resp_err_t {
+        let headers = unsafe makeHeaders(record.headers)
+        let code = unsafe withBytes(record.key) { key, keySize in
+            unsafe withBytes(record.value) { value, valueSize in
+                unsafe withHandle { handle in
+                    unsafe carillon_kafka_produce(
+                        handle,
+                        record.topic,
+                        record.partition ?? RD_KAFKA_PARTITION_UA,
+                        key,
+                        keySize,
+                        value,
+                        valueSize,
+                        headers,
+                        UnsafeMutableRawPointer(bitPattern: number)
+                    )
+                }
+            }
+        }
+        if code != RD_KAFKA_RESP_ERR_NO_ERROR, let headers = unsafe headers {
+            unsafe rd_kafka_headers_destroy(headers)
+        }
+        return code
+    }
+}
+
+/// An empty key has an address, which tells it from none.
+private func withBytes<Result>(
+    _ bytes: [UInt8]?,
+    _ body: (UnsafeRawPointer?, Int) -> Result
+) -> Result {
+    guard let bytes else { return body(nil, 0) }
+    if bytes.isEmpty {
+        return unsafe withUnsafeBytes(of: UInt8(0)) { unsafe body($0.baseAddress, 0) }
+    }
+    return unsafe bytes.withUnsafeBytes { unsafe body($0.baseAddress, $0.count) }
+}
+
+private func makeHeaders(_ headers: [KafkaHeader]) -> OpaquePointer? {
+    if headers.isEmpty { return nil }
+    guard let list = unsafe rd_kafka_headers_new(headers.count) else { return nil }
+    for header in headers {
+        unsafe withBytes(header.value) { value, size in
+            _ = unsafe rd_kafka_header_add(list, header.name, -1, value, size)
+        }
+    }
+    return unsafe list
+}

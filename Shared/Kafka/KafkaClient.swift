@@ -1,0 +1,274 @@
+internal import CRDKafka
+internal import EventLoop
+internal import Glibc
+internal import Observability
+
+/// Sole owner of one `rd_kafka_t *`, of the one queue on which everything it has to say arrives, and
+/// of the pipe that wakes the loop for it. Confined to its loop, but for the destroying.
+///
+/// librdkafka writes to the pipe only when the queue was empty before, so whoever serves it takes
+/// until nothing comes. A native event lives inside `serveOne` and no longer: one that is alive at
+/// `rd_kafka_destroy` hangs it for ever.
+@safe
+final class KafkaClient: @unchecked Sendable {
+    enum Kind {
+        case consumer(group: String)
+        case producer(deliveryTimeoutMilliseconds: Int)
+        case admin
+    }
+
+    private let pointer: OpaquePointer
+    private var queue: OpaquePointer?
+    private var pipe: WakeUpPipe?
+    private var watch: DescriptorWatch?
+    private var isServing = false
+    private var isReleased = false
+    private let log: Log
+    private let errors: ErrorCounters
+
+    /// Starts librdkafka's threads. They connect at once; nothing is asked of a broker yet.
+    init(
+        _ kind: Kind,
+        _ configuration: KafkaConfiguration,
+        log: Log,
+        metrics: Metrics?
+    ) throws(KafkaError) {
+        let settings = try configuration.settings(for: kind)
+        let native = ConfigurationHandle()
+        for (name, value) in settings { try native.set(name, value) }
+        let common =
+            RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS
+        switch kind {
+        case .consumer:
+            native.setEvents(
+                common | RD_KAFKA_EVENT_FETCH | RD_KAFKA_EVENT_REBALANCE
+                    | RD_KAFKA_EVENT_OFFSET_COMMIT
+            )
+            unsafe pointer = try native.makeClient(RD_KAFKA_CONSUMER)
+            unsafe rd_kafka_poll_set_consumer(pointer)
+            unsafe queue = rd_kafka_queue_get_consumer(pointer)
+        case .producer:
+            native.setEvents(common | RD_KAFKA_EVENT_DR)
+            unsafe pointer = try native.makeClient(RD_KAFKA_PRODUCER)
+            unsafe queue = rd_kafka_queue_get_main(pointer)
+        case .admin:
+            native.setEvents(common)
+            unsafe pointer = try native.makeClient(RD_KAFKA_PRODUCER)
+            unsafe queue = rd_kafka_queue_get_main(pointer)
+        }
+        unsafe rd_kafka_set_log_queue(pointer, queue)
+        self.log = log
+        errors = ErrorCounters(metrics)
+    }
+
+    /// A client that nobody closed: it never subscribed, or its owner went away in mid-flight.
+    deinit {
+        guard !isReleased else { return }
+        detach()
+        unsafe destroyClient(pointer, consumerClose: false)
+    }
+
+    /// Calls back on the loop whenever the queue stops being empty. On the loop only, once.
+    func start(on loop: EventLoop, _ wake: @escaping () -> Void) throws {
+        let pipe = try WakeUpPipe()
+        let watch = loop.watch(pipe.readEnd) { _ in
+            pipe.clear()
+            wake()
+        }
+        watch.interest = .readable
+        self.pipe = pipe
+        self.watch = watch
+        unsafe rd_kafka_queue_io_event_enable(queue, pipe.writeEnd, "1", 1)
+    }
+
+    /// Takes one event off the queue and frees it when `body` returns. Waits at most `milliseconds`
+    /// (0 on a loop).
+    ///
+    /// - Returns: False when there was none.
+    func serveOne(
+        waiting milliseconds: Int32 = 0,
+        _ body: (borrowing KafkaEvent) -> Void
+    ) -> Bool {
+        guard let queue = unsafe queue,
+            let event = unsafe rd_kafka_queue_poll(queue, milliseconds)
+        else { return false }
+        isServing = true
+        defer {
+            unsafe rd_kafka_event_destroy(event)
+            isServing = false
+        }
+        let borrowed = unsafe KafkaEvent(borrowing: event)
+        switch borrowed.kind {
+        case .log(let line): write(line)
+        case .error(let error, _): errors.count(error)
+        default: break
+        }
+        body(borrowed)
+        return true
+    }
+
+    /// librdkafka's syslog levels; what it warns of is at most `info` here, since the rooms above
+    /// judge by errors and readiness.
+    private func write(_ line: KafkaEvent.LogLine) {
+        let data: [LogKey: LogValue] = [.detail: .string(line.text), .name: .string(line.facility)]
+        if line.level <= 5 {
+            log.info("librdkafka", data)
+        } else {
+            log.debug("librdkafka", data)
+        }
+    }
+
+    /// Calls librdkafka with the client, which must not outlive `body`.
+    func withHandle<Result>(_ body: (OpaquePointer) throws -> Result) rethrows -> Result {
+        try unsafe body(pointer)
+    }
+
+    /// The same with the client's queue; `nil` once it is released.
+    func withQueue<Result>(_ body: (OpaquePointer?) throws -> Result) rethrows -> Result {
+        try unsafe body(queue)
+    }
+
+    /// The error that ended the client's life, if one did.
+    var fatalError: KafkaError? {
+        var text = [CChar](repeating: 0, count: 256)
+        let code = unsafe rd_kafka_fatal_error(pointer, &text, text.count)
+        guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
+        let reason = text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+        return KafkaError(code, isFatal: true, detail: String(decoding: reason, as: UTF8.self))
+    }
+
+    // MARK: The end
+
+    /// Lets go of queue and pipe, and destroys the client on a thread of its own, as that may block.
+    ///
+    /// - Parameter done: Called on that thread, when the last of librdkafka's threads is gone.
+    func destroy(then done: @escaping @Sendable () -> Void) {
+        guard !isReleased else { return done() }
+        precondition(!isServing, "an event is alive")
+        isReleased = true
+        detach()
+        unsafe destroyClient(pointer, consumerClose: true, then: done)
+    }
+
+    /// Leaves the client as it is, for the process' end: to destroy it now could block for ever.
+    func abandon() {
+        guard !isReleased else { return }
+        isReleased = true
+        detach()
+    }
+
+    private func detach() {
+        if let queue = unsafe queue {
+            unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
+            unsafe rd_kafka_queue_destroy(queue)
+        }
+        unsafe queue = nil
+        if let watch {
+            // From `deinit` this may be any thread; the pipe must outlive the watch.
+            let end = WatchEnd(watch: watch, pipe: pipe)
+            if watch.loop.isCurrent { end.run() } else { watch.loop.execute { end.run() } }
+        }
+        watch = nil
+        pipe = nil
+    }
+}
+
+/// The last act of a watch, carried to its loop.
+private struct WatchEnd: @unchecked Sendable {
+    let watch: DescriptorWatch
+    let pipe: WakeUpPipe?
+
+    func run() {
+        watch.close()
+        withExtendedLifetime(pipe) {}
+    }
+}
+
+/// Two ends of a pipe, neither of which blocks. librdkafka writes, the loop reads.
+private final class WakeUpPipe: Sendable {
+    let readEnd: Int32
+    let writeEnd: Int32
+
+    init() throws {
+        var ends: [Int32] = [-1, -1]
+        let status = unsafe Glibc.pipe(&ends)
+        guard status == 0 else {
+            throw KafkaError(RD_KAFKA_RESP_ERR__FAIL, detail: "pipe: errno \(errno)")
+        }
+        for end in ends {
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+        }
+        readEnd = ends[0]
+        writeEnd = ends[1]
+    }
+
+    deinit {
+        close(readEnd)
+        close(writeEnd)
+    }
+
+    func clear() {
+        unsafe withUnsafeTemporaryAllocation(byteCount: 256, alignment: 1) { buffer in
+            while unsafe read(readEnd, buffer.baseAddress, buffer.count) == buffer.count {}
+        }
+    }
+}
+
+/// Errors by the name of their code: a closed set, asked for once each.
+private final class ErrorCounters {
+    private let metrics: Metrics?
+    private var counters: [String: Counter] = [:]
+
+    init(_ metrics: Metrics?) { self.metrics = metrics }
+
+    func count(_ error: KafkaError) {
+        guard let metrics else { return }
+        let counter =
+            counters[error.metricLabel]
+            ?? metrics.counter(.kafkaErrors, ["error": error.metricLabel])
+        counters[error.metricLabel] = counter
+        counter.add()
+    }
+}
+
+/// Destroys on a thread of its own: it joins librdkafka's threads.
+private func destroyClient(
+    _ pointer: OpaquePointer,
+    consumerClose: Bool,
+    then done: @escaping @Sendable () -> Void = {}
+) {
+    let address = Int(bitPattern: pointer)
+    runOnOwnThread {
+        let flags = consumerClose ? 0 : RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE
+        unsafe rd_kafka_destroy_flags(OpaquePointer(bitPattern: address), Int32(flags))
+        done()
+    }
+}
+
+/// Runs `body` on a new thread, which ends with it.
+func runOnOwnThread(_ body: @escaping @Sendable () -> Void) {
+    final class Box: Sendable {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    let box = unsafe Unmanaged.passRetained(Box(body))
+    var thread = pthread_t()
+    let status = unsafe pthread_create(
+        &thread,
+        nil,
+        { argument in
+            if let argument = unsafe argument {
+                unsafe Unmanaged<Box>.fromOpaque(argument).takeRetainedValue().body()
+            }
+            return nil
+        },
+        box.toOpaque()
+    )
+    guard status == 0 else {
+        unsafe box.release()
+        body()
+        return
+    }
+    pthread_detach(thread)
+}

@@ -1,0 +1,161 @@
+internal import CRDKafka
+internal import EventLoop
+internal import Observability
+
+/// Beginning and end of a consumer.
+extension KafkaConsumer {
+    /// Joins the group and reads until the task is cancelled; returns when the client is gone.
+    ///
+    /// - Throws: `KafkaError` when the subscription is refused, or the client failed for good.
+    package func run() async throws {
+        guard state == .idle else { throw KafkaError(RD_KAFKA_RESP_ERR__STATE) }
+        try begin()
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if state == .ended { continuation.resume() } else { ended = continuation }
+            }
+        } onCancel: {
+            loop.execute { self.assumeIsolated { $0.beginStop() } }
+        }
+        if let failure { throw failure }
+    }
+
+    private func begin() throws {
+        // A missed wake-up, and a group's patience with silent members, are both covered by a tick.
+        try client.start(on: loop) { [weak self] in self?.assumeIsolated { $0.serve() } }
+        ticker = loop.schedule(after: .milliseconds(500), every: .milliseconds(500)) {
+            [weak self] in self?.assumeIsolated { $0.serve() }
+        }
+        let code = unsafe client.withHandle { handle in
+            unsafe PartitionList.with(topics.map { TopicPartition(topic: $0, partition: -1) }) {
+                list in unsafe rd_kafka_subscribe(handle, list)
+            }
+        }
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+            state = .ended
+            ticker?.cancel()
+            client.destroy {}
+            throw KafkaError(code)
+        }
+        state = .running
+        availability.set(.life, nil)
+        serve()
+    }
+
+    /// From here nothing is handed out, and what was read and not handed out is dropped.
+    func beginStop() {
+        guard state == .running else { return }
+        state = .stopping
+        stopStart = .now
+        availability.set(.life, "consumer \(group) is stopping")
+        ready.removeAll()
+        taken = 0
+        dismissWaiters()
+        ticker?.cancel()
+        ticker = loop.schedule(after: .milliseconds(5), every: .milliseconds(5)) {
+            [weak self] in self?.assumeIsolated { $0.serve() }
+        }
+        // Outside the event that may have brought us here.
+        loop.execute { self.assumeIsolated { $0.serve() } }
+    }
+
+    /// Asks `ConsumerStop` what to do, until it says to wait.
+    func advanceStop() {
+        while state == .stopping {
+            let situation = situation()
+            if situation.elapsed >= stop.drainLimit { endAllRevocations() }
+            switch stop.next(situation) {
+            case .wait: return
+            case .unsubscribe:
+                unsafe client.withHandle { handle in _ = unsafe rd_kafka_unsubscribe(handle) }
+            case .close: closeClient()
+            case .destroy: destroyClient()
+            case .abandon: abandonClient()
+            }
+        }
+    }
+
+    private func situation() -> ConsumerStop.Situation {
+        let (isMember, isClosed) = unsafe client.withHandle { handle in
+            let member = unsafe rd_kafka_memberid(handle)
+            defer { unsafe rd_kafka_mem_free(handle, member) }
+            let isMember = unsafe member.map { unsafe $0.pointee != 0 } ?? false
+            return (isMember, unsafe rd_kafka_consumer_closed(handle) != 0)
+        }
+        return ConsumerStop.Situation(
+            outstandingBatches: tracker.outstandingBatches,
+            hasJoined: hasJoined,
+            isMember: isMember,
+            isBrokerUp: isBrokerUp,
+            openRevocations: revocations.count,
+            isClosed: isClosed,
+            elapsed: stopStart.map { .now - $0 } ?? .zero
+        )
+    }
+
+    /// The blocking close would hang: its last revocation is answered on this very thread.
+    private func closeClient() {
+        let error = unsafe client.withHandle { handle in
+            unsafe client.withQueue { queue in
+                unsafe KafkaError(adopting: rd_kafka_consumer_close_queue(handle, queue))
+            }
+        }
+        guard let error else { return }
+        log.info("consumer close refused", [.error: .string(error.debugDescription)])
+    }
+
+    private func destroyClient() {
+        endStopping()
+        let limit = loop.schedule(after: .seconds(5)) { [weak self] in
+            self?.assumeIsolated { consumer in
+                guard consumer.state != .ended else { return }
+                consumer.log.info("consumer not destroyed", [.kafkaGroup: .string(consumer.group)])
+                consumer.end()
+            }
+        }
+        let timer = TimerBox(limit)
+        let loop = loop
+        client.destroy {
+            loop.execute {
+                timer.cancel()
+                self.assumeIsolated { $0.end() }
+            }
+        }
+    }
+
+    private func abandonClient() {
+        log.info(
+            "consumer abandoned",
+            [
+                .kafkaGroup: .string(group), .count: .integer(tracker.outstandingBatches),
+                .status: .string(hasJoined ? "member" : "never joined"),
+            ]
+        )
+        endStopping()
+        client.abandon()
+        end()
+    }
+
+    private func endStopping() {
+        ticker?.cancel()
+        ticker = nil
+        for revocation in revocations { revocation.timer.cancel() }
+        revocations.removeAll()
+        state = .destroying
+    }
+
+    private func end() {
+        guard state != .ended else { return }
+        state = .ended
+        ended?.resume()
+        ended = nil
+    }
+}
+
+/// Carries a timer to the loop that it belongs to.
+private struct TimerBox: @unchecked Sendable {
+    private let timer: LoopTimer
+
+    init(_ timer: LoopTimer) { self.timer = timer }
+    func cancel() { timer.cancel() }
+}

@@ -1,0 +1,141 @@
+internal import CRDKafka
+internal import EventLoop
+internal import Observability
+
+/// Partitions that the group wants back, while their batches are being finished.
+struct Revocation {
+    let partitions: [TopicPartition]
+    let id: Int
+    let timer: LoopTimer
+}
+
+/// How the group's decisions are answered: cooperatively, so that the partitions that stay are read
+/// on, and never before what we know of the leaving ones is stored.
+extension KafkaConsumer {
+    /// Every rebalance is answered, one without partitions too.
+    func answer(_ rebalance: KafkaEvent.Rebalance) {
+        switch rebalance {
+        case .assign(let partitions): assign(partitions)
+        case .revoke(let partitions): revoke(partitions)
+        case .failed(let error):
+            log.info(
+                "rebalance failed",
+                [.kafkaGroup: .string(group), .error: .string(error.description)]
+            )
+            giveUp(tracker.partitions)
+            unsafe client.withHandle { handle in _ = unsafe rd_kafka_assign(handle, nil) }
+        }
+    }
+
+    private func assign(_ partitions: [TopicPartition]) {
+        let error = unsafe client.withHandle { handle in
+            unsafe PartitionList.with(partitions) { list in
+                unsafe KafkaError(adopting: rd_kafka_incremental_assign(handle, list))
+            }
+        }
+        hasJoined = true
+        if let error {
+            logRefusal(error)
+        } else {
+            for partition in partitions { tracker.assign(partition) }
+            // A pause belongs to the client, and may outlive an earlier assignment.
+            if isHeldBack { pause(partitions) } else { resume(partitions) }
+        }
+        availability.set(.broker, nil)
+        availability.set(.assignment, nil)
+        log.debug(
+            "partitions assigned",
+            [.kafkaGroup: .string(group), .count: .integer(partitions.count)]
+        )
+    }
+
+    private func revoke(_ partitions: [TopicPartition]) {
+        let isLost = unsafe client.withHandle { handle in
+            unsafe rd_kafka_assignment_lost(handle) != 0
+        }
+        hasJoined = true
+        revoking.formUnion(partitions)
+        forgetReady(of: revoking)
+        log.debug(
+            "partitions revoked",
+            [
+                .kafkaGroup: .string(group), .count: .integer(partitions.count),
+                .status: .string(isLost ? "lost" : "revoked"),
+            ]
+        )
+        if isLost || partitions.allSatisfy({ tracker.isDrained($0) }) {
+            unassign(partitions)
+            return
+        }
+        let id = (revocations.last?.id ?? 0) + 1
+        let timer = loop.schedule(after: Self.drainLimit) { [weak self] in
+            self?.assumeIsolated { $0.endRevocation(id) }
+        }
+        revocations.append(Revocation(partitions: partitions, id: id, timer: timer))
+    }
+
+    /// Answers the revocations whose batches are finished.
+    func settleRevocations() {
+        for revocation in revocations
+        where revocation.partitions.allSatisfy({ tracker.isDrained($0) }) {
+            endRevocation(revocation.id)
+        }
+    }
+
+    /// Waits no longer for them: the next owner reads again what is not finished.
+    func endAllRevocations() {
+        for revocation in revocations { endRevocation(revocation.id) }
+    }
+
+    private func endRevocation(_ id: Int) {
+        guard let index = revocations.firstIndex(where: { $0.id == id }) else { return }
+        let revocation = revocations.remove(at: index)
+        revocation.timer.cancel()
+        unassign(revocation.partitions)
+    }
+
+    /// What was finished is stored already; librdkafka commits it as it lets the partitions go.
+    private func unassign(_ partitions: [TopicPartition]) {
+        let error = unsafe client.withHandle { handle in
+            unsafe PartitionList.with(partitions) { list in
+                unsafe KafkaError(adopting: rd_kafka_incremental_unassign(handle, list))
+            }
+        }
+        if let error { logRefusal(error) }
+        giveUp(partitions)
+    }
+
+    private func giveUp(_ partitions: [TopicPartition]) {
+        for partition in partitions { tracker.drop(partition) }
+        forgetReady(of: Set(partitions))
+        revoking.subtract(partitions)
+    }
+
+    private func logRefusal(_ error: KafkaError) {
+        log.info(
+            "rebalance not taken",
+            [.kafkaGroup: .string(group), .error: .string(error.debugDescription)]
+        )
+    }
+
+    /// What nobody has in hand yet is left to the next owner.
+    private func forgetReady(of partitions: Set<TopicPartition>) {
+        ready.removeFirst(taken)
+        taken = 0
+        ready.removeAll {
+            partitions.contains(TopicPartition(topic: $0.topic, partition: $0.partition))
+        }
+    }
+
+    /// Stores positions for librdkafka to commit. One that is refused belongs to a partition that
+    /// left in this moment; its next owner reads from what was committed.
+    func store(_ positions: [OffsetTracker.Position]) {
+        guard !positions.isEmpty else { return }
+        unsafe client.withHandle { handle in
+            let native = positions.map { (partition: $0.partition, offset: $0.offset) }
+            unsafe PartitionList.with(native) { list in
+                _ = unsafe rd_kafka_offsets_store(handle, list)
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+internal import CRDKafka
+package import EventLoop
+package import Observability
+
+/// Reads Kafka topics as a member of a consumer group, and hands the records out in batches.
+///
+/// Authority: the one place that knows which partitions are ours, what was handed out, and what may
+/// be committed. An offset is stored only when everything below it in its partition is finished;
+/// librdkafka commits what is stored each second, at a revocation and at the end.
+///
+/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody calls `next`;
+/// when they and those in somebody's hands reach `maximumOutstanding`, all partitions pause, and go
+/// on at half of it. A revoked partition is given up when its batches are finished, at the latest
+/// after `drainLimit`; what was not finished then is read again by its next owner.
+///
+/// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
+/// outstanding, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends
+/// in bounded time whatever the broker does.
+package actor KafkaConsumer {
+    nonisolated let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    enum State { case idle, running, stopping, destroying, ended }
+
+    let group: String
+    let topics: [String]
+    let maximumBatch: Int
+    let maximumOutstanding: Int
+    let log: Log
+    let client: KafkaClient
+    nonisolated let availability: Availability
+
+    var state = State.idle
+    var tracker = OffsetTracker()
+    /// Read, and not handed out yet: `ready[taken...]`.
+    var ready: [KafkaRecord] = []
+    var taken = 0
+    var isHeldBack = false
+    var isServeScheduled = false
+    var revocations: [Revocation] = []
+    /// Being given up: what still arrives of them is not ours to hand out.
+    var revoking: Set<TopicPartition> = []
+    var hasJoined = false
+    var isBrokerUp = true
+    var failure: KafkaError?
+    var stop = ConsumerStop()
+    var stopStart: ContinuousClock.Instant?
+    var ticker: LoopTimer?
+    private var waiters: [(id: Int, continuation: CheckedContinuation<KafkaBatch?, any Error>)] = []
+    private var lastWaiter = 0
+    var ended: CheckedContinuation<Void, Never>?
+    private let metrics: Metrics?
+    private var consumed: [String: Counter] = [:]
+    private var lag: [String: Gauge] = [:]
+
+    /// Events taken in one go before the loop's others get their turn.
+    private static let eventsPerServe = 1000
+    /// How long a revocation may wait for the batches in somebody's hands.
+    static let drainLimit: Duration = .seconds(10)
+
+    /// Starts librdkafka's threads; the group is joined by `run`. Topics that are not there yet are
+    /// read when they appear. `maximumBatch` is the most that `next` gives at once;
+    /// `maximumOutstanding` counts records read and not finished, and pauses reading (what one turn
+    /// takes may exceed it).
+    ///
+    /// - Throws: `KafkaError` when the configuration cannot be used, naming the property.
+    package init(
+        _ configuration: KafkaConfiguration,
+        group: String,
+        topics: [String],
+        maximumBatch: Int = 500,
+        maximumOutstanding: Int = 10_000,
+        on loop: EventLoop,
+        log: Log = .disabled,
+        metrics: Metrics? = nil
+    ) throws(KafkaError) {
+        precondition(maximumBatch > 0 && maximumOutstanding > 0)
+        guard !group.isEmpty else { throw .property("group.id", "must not be empty") }
+        self.loop = loop
+        self.group = group
+        self.topics = topics
+        self.maximumBatch = maximumBatch
+        self.maximumOutstanding = maximumOutstanding
+        self.log = log
+        self.metrics = metrics
+        client = try KafkaClient(
+            .consumer(group: group),
+            configuration,
+            log: log,
+            metrics: metrics
+        )
+        availability = Availability([
+            .life: "consumer \(group) is not running",
+            .assignment: "consumer \(group) has no assignment yet",
+        ])
+    }
+
+    /// `nil` when records can flow; else what is in the way. From any thread.
+    package nonisolated func notReadyReason() -> String? { availability.reason }
+
+    // MARK: Handing out
+
+    /// Waits for records. Several batches may be outstanding at once.
+    ///
+    /// - Returns: `nil` once the consumer is stopping, and to a cancelled task.
+    /// - Throws: `KafkaError` when the consumer failed for good.
+    package func next() async throws -> KafkaBatch? {
+        if let failure { throw failure }
+        guard state == .idle || state == .running, !Task.isCancelled else { return nil }
+        if waiters.isEmpty, let batch = takeBatch() {
+            resumeReading()
+            return batch
+        }
+        lastWaiter += 1
+        let id = lastWaiter
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                waiters.append((id, continuation))
+            }
+        } onCancel: {
+            loop.execute { self.assumeIsolated { $0.giveUpWaiting(id) } }
+        }
+    }
+
+    /// Everything in the batch is durable: it need not be read again. In any order; a second time,
+    /// or for a partition that has gone meanwhile, changes nothing.
+    package func finished(_ batch: KafkaBatch) {
+        store(tracker.finish(batch.id))
+        if !revocations.isEmpty { settleRevocations() }
+        resumeReading()
+        if state == .stopping { advanceStop() }
+    }
+
+    private func giveUpWaiting(_ id: Int) {
+        guard let index = waiters.firstIndex(where: { $0.id == id }) else { return }
+        waiters.remove(at: index).continuation.resume(returning: nil)
+    }
+
+    private func takeBatch() -> KafkaBatch? {
+        guard taken < ready.count else { return nil }
+        let end = min(ready.count, taken + maximumBatch)
+        let records = ready[taken..<end]
+        let batch = KafkaBatch(records: Array(records), id: tracker.handOut(records))
+        taken = end
+        if taken == ready.count {
+            ready.removeAll(keepingCapacity: true)
+            taken = 0
+        }
+        return batch
+    }
+
+    private func handOut() {
+        while !waiters.isEmpty, let batch = takeBatch() {
+            waiters.removeFirst().continuation.resume(returning: batch)
+        }
+    }
+
+    /// Wakes everybody who waits: there will be no more.
+    func dismissWaiters() {
+        let dismissed = waiters
+        waiters.removeAll()
+        for waiter in dismissed {
+            if let failure {
+                waiter.continuation.resume(throwing: failure)
+            } else {
+                waiter.continuation.resume(returning: nil)
+            }
+        }
+    }
+
+    // MARK: Serving the queue
+
+    /// Takes events until nothing comes, or the budget is spent; then goes on in the next turn.
+    func serve() {
+        guard state == .running || state == .stopping else { return }
+        var budget = Self.eventsPerServe
+        while budget > 0, client.serveOne({ event in handle(event) }) { budget -= 1 }
+        handOut()
+        holdBack()
+        if budget == 0, !isServeScheduled {
+            isServeScheduled = true
+            loop.execute {
+                self.assumeIsolated { consumer in
+                    consumer.isServeScheduled = false
+                    consumer.serve()
+                }
+            }
+        }
+        if state == .stopping { advanceStop() }
+    }
+
+    private func handle(_ event: borrowing KafkaEvent) {
+        switch event.kind {
+        case .records:
+            event.forEachRecord {
+                accept($0)
+            } failure: { error, partition in
+                report(error, partition)
+            }
+        case .rebalance(let rebalance): answer(rebalance)
+        case .committed(let error):
+            guard let error else { return }
+            log.info(
+                "offsets not committed",
+                [.kafkaGroup: .string(group), .error: .string(error.description)]
+            )
+        case .error(let error, let partition): report(error, partition)
+        case .statistics: measure(KafkaStatistics(event.statistics))
+        case .log, .deliveries, .other: break
+        }
+    }
+
+    /// What arrives while stopping, or of a partition that is being given up, is left for whoever
+    /// reads it next.
+    private func accept(_ record: KafkaRecord) {
+        guard state == .running else { return }
+        if !revoking.isEmpty {
+            let partition = TopicPartition(topic: record.topic, partition: record.partition)
+            if revoking.contains(partition) { return }
+        }
+        counter(of: record.topic)?.add()
+        ready.append(record)
+    }
+
+    private func report(_ error: KafkaError, _ partition: TopicPartition?) {
+        var data: [LogKey: LogValue] = [
+            .kafkaGroup: .string(group), .error: .string(error.description),
+            .detail: .string(error.detail),
+        ]
+        if let partition {
+            data[.kafkaTopic] = .string(partition.topic)
+            data[.kafkaPartition] = .integer(Int(partition.partition))
+        }
+        log.info("consumer error", data)
+        if error.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue {
+            isBrokerUp = false
+            availability.set(.broker, "consumer \(group) reaches no broker")
+        }
+        if error.isFatal, failure == nil {
+            failure = client.fatalError ?? error
+            beginStop()
+        }
+    }
+
+    private func measure(_ statistics: KafkaStatistics) {
+        isBrokerUp = statistics.isBrokerUp
+        if statistics.isBrokerUp { availability.set(.broker, nil) }
+        for (topic, records) in statistics.lag { gauge(of: topic)?.set(records) }
+    }
+
+    private func counter(of topic: String) -> Counter? {
+        if let known = consumed[topic] { return known }
+        let counter = metrics?.counter(.kafkaConsumed, ["topic": topic])
+        consumed[topic] = counter
+        return counter
+    }
+
+    private func gauge(of topic: String) -> Gauge? {
+        if let known = lag[topic] { return known }
+        let gauge = metrics?.gauge(.kafkaLag, ["group": group, "topic": topic])
+        lag[topic] = gauge
+        return gauge
+    }
+
+    // MARK: Holding back
+
+    private var outstanding: Int { ready.count - taken + tracker.outstandingRecords }
+
+    /// Pauses every partition when too much is read and not finished. The queue is served on: a
+    /// member that does not take its events is thrown out of the group.
+    private func holdBack() {
+        guard !isHeldBack, outstanding >= maximumOutstanding, state == .running else { return }
+        isHeldBack = true
+        pause(tracker.partitions.filter { !revoking.contains($0) })
+    }
+
+    private func resumeReading() {
+        guard isHeldBack, outstanding <= maximumOutstanding / 2, state == .running else { return }
+        isHeldBack = false
+        resume(tracker.partitions.filter { !revoking.contains($0) })
+    }
+
+    func pause(_ partitions: [TopicPartition]) {
+        unsafe client.withHandle { handle in
+            unsafe PartitionList.with(partitions) { list in
+                _ = unsafe rd_kafka_pause_partitions(handle, list)
+            }
+        }
+    }
+
+    func resume(_ partitions: [TopicPartition]) {
+        unsafe client.withHandle { handle in
+            unsafe PartitionList.with(partitions) { list in
+                _ = unsafe rd_kafka_resume_partitions(handle, list)
+            }
+        }
+    }
+}

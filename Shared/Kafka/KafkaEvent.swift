@@ -1,0 +1,215 @@
+internal import CRDKafka
+
+/// One event of librdkafka's, borrowed: whatever is kept of it is copied out.
+@safe
+struct KafkaEvent: ~Copyable {
+    struct LogLine {
+        let level: Int32
+        let facility: String
+        let text: String
+    }
+
+    enum Kind {
+        case records
+        case deliveries
+        case rebalance(Rebalance)
+        case committed(KafkaError?)
+        case error(KafkaError, partition: TopicPartition?)
+        case statistics
+        case log(LogLine)
+        case other
+    }
+
+    enum Rebalance {
+        case assign([TopicPartition])
+        case revoke([TopicPartition])
+        case failed(KafkaError)
+    }
+
+    private let pointer: OpaquePointer
+
+    init(borrowing pointer: OpaquePointer) { unsafe self.pointer = pointer }
+
+    /// For answers that only one caller knows; the pointer must not outlive `body`.
+    func withNative<Result>(_ body: (OpaquePointer) -> Result) -> Result {
+        unsafe body(pointer)
+    }
+
+    var kind: Kind {
+        switch unsafe rd_kafka_event_type(pointer) {
+        case RD_KAFKA_EVENT_FETCH: .records
+        case RD_KAFKA_EVENT_DR: .deliveries
+        case RD_KAFKA_EVENT_REBALANCE: .rebalance(rebalance)
+        case RD_KAFKA_EVENT_OFFSET_COMMIT: .committed(commitError)
+        case RD_KAFKA_EVENT_ERROR: .error(error, partition: partition)
+        case RD_KAFKA_EVENT_STATS: .statistics
+        case RD_KAFKA_EVENT_LOG: .log(logLine)
+        default: .other
+        }
+    }
+
+    private var error: KafkaError {
+        let text = unsafe rd_kafka_event_error_string(pointer)
+        return KafkaError(
+            unsafe rd_kafka_event_error(pointer),
+            isFatal: unsafe rd_kafka_event_error_is_fatal(pointer) != 0,
+            detail: unsafe text.map { unsafe String(cString: $0) } ?? ""
+        )
+    }
+
+    /// A commit with nothing to commit is not a failed one.
+    private var commitError: KafkaError? {
+        let code = unsafe rd_kafka_event_error(pointer)
+        if code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET {
+            return nil
+        }
+        return KafkaError(code)
+    }
+
+    private var partition: TopicPartition? {
+        guard let native = unsafe rd_kafka_event_topic_partition(pointer) else { return nil }
+        defer { unsafe rd_kafka_topic_partition_destroy(native) }
+        guard let topic = unsafe native.pointee.topic else { return nil }
+        return TopicPartition(
+            topic: unsafe String(cString: topic),
+            partition: unsafe native.pointee.partition
+        )
+    }
+
+    private var rebalance: Rebalance {
+        let list = unsafe rd_kafka_event_topic_partition_list(pointer)
+        switch unsafe rd_kafka_event_error(pointer) {
+        case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
+            return .assign(unsafe PartitionList.copy(list))
+        case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
+            return .revoke(unsafe PartitionList.copy(list))
+        default: return .failed(error)
+        }
+    }
+
+    private var logLine: LogLine {
+        var facility: UnsafePointer<CChar>?
+        var text: UnsafePointer<CChar>?
+        var level: Int32 = 7
+        unsafe rd_kafka_event_log(pointer, &facility, &text, &level)
+        return LogLine(
+            level: level,
+            facility: unsafe facility.map { unsafe String(cString: $0) } ?? "",
+            text: unsafe text.map { unsafe String(cString: $0) } ?? ""
+        )
+    }
+
+    /// The statistics' JSON.
+    var statistics: [UInt8] {
+        guard let text = unsafe rd_kafka_event_stats(pointer) else { return [] }
+        return unsafe Array(String(cString: text).utf8)
+    }
+
+    /// Copies out what was fetched: records go to `record`, what went wrong to `failure`.
+    func forEachRecord(
+        _ record: (KafkaRecord) -> Void,
+        failure: (KafkaError, TopicPartition) -> Void
+    ) {
+        while let message = unsafe rd_kafka_event_message_next(pointer) {
+            let topic = unsafe String(cString: rd_kafka_topic_name(message.pointee.rkt))
+            let partition = unsafe message.pointee.partition
+            let code = unsafe message.pointee.err
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                failure(KafkaError(code), TopicPartition(topic: topic, partition: partition))
+                continue
+            }
+            var type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE
+            let timestamp = unsafe rd_kafka_message_timestamp(message, &type)
+            record(
+                KafkaRecord(
+                    topic: topic,
+                    partition: partition,
+                    offset: unsafe message.pointee.offset,
+                    timestampMilliseconds: timestamp,
+                    key: unsafe copyBytes(message.pointee.key, message.pointee.key_len),
+                    value: unsafe copyBytes(message.pointee.payload, message.pointee.len),
+                    headers: unsafe copyHeaders(of: message)
+                )
+            )
+        }
+    }
+
+    /// The delivery reports: the number that the record was produced with, and its error if any.
+    func forEachDelivery(_ body: (Int, KafkaError?) -> Void) {
+        while let message = unsafe rd_kafka_event_message_next(pointer) {
+            let number = unsafe Int(bitPattern: message.pointee._private)
+            let code = unsafe message.pointee.err
+            body(number, code == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaError(code))
+        }
+    }
+}
+
+/// `nil` stays `nil`; an empty key or value has an address.
+private func copyBytes(_ start: UnsafeMutableRawPointer?, _ count: Int) -> [UInt8]? {
+    guard let start = unsafe start else { return nil }
+    return unsafe Array(UnsafeRawBufferPointer(start: start, count: count))
+}
+
+private func copyHeaders(of message: UnsafePointer<rd_kafka_message_t>) -> [KafkaHeader] {
+    var native: OpaquePointer?
+    guard unsafe rd_kafka_message_headers(message, &native) == RD_KAFKA_RESP_ERR_NO_ERROR else {
+        return []
+    }
+    var headers: [KafkaHeader] = []
+    var name: UnsafePointer<CChar>?
+    var value: UnsafeRawPointer?
+    var size = 0
+    while unsafe rd_kafka_header_get_all(native, headers.count, &name, &value, &size)
+        == RD_KAFKA_RESP_ERR_NO_ERROR
+    {
+        headers.append(
+            KafkaHeader(
+                name: unsafe name.map { unsafe String(cString: $0) } ?? "",
+                value: unsafe Array(UnsafeRawBufferPointer(start: value, count: size))
+            )
+        )
+    }
+    return headers
+}
+
+/// Partitions as librdkafka's list, for the time of one call.
+enum PartitionList {
+    static func copy(
+        _ list: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?
+    ) -> [TopicPartition] {
+        guard let list = unsafe list else { return [] }
+        return unsafe UnsafeBufferPointer(start: list.pointee.elems, count: Int(list.pointee.cnt))
+            .map { element in
+                TopicPartition(
+                    topic: unsafe String(cString: element.topic),
+                    partition: unsafe element.partition
+                )
+            }
+    }
+
+    static func with<Result>(
+        _ partitions: some Collection<TopicPartition>,
+        _ body: (UnsafeMutablePointer<rd_kafka_topic_partition_list_t>) -> Result
+    ) -> Result {
+        unsafe with(partitions.map { ($0, Int64(RD_KAFKA_OFFSET_INVALID)) }, body)
+    }
+
+    static func with<Result>(
+        _ positions: [(partition: TopicPartition, offset: Int64)],
+        _ body: (UnsafeMutablePointer<rd_kafka_topic_partition_list_t>) -> Result
+    ) -> Result {
+        guard let list = unsafe rd_kafka_topic_partition_list_new(Int32(positions.count)) else {
+            preconditionFailure("out of memory")
+        }
+        defer { unsafe rd_kafka_topic_partition_list_destroy(list) }
+        for (partition, offset) in positions {
+            let element = unsafe rd_kafka_topic_partition_list_add(
+                list,
+                partition.topic,
+                partition.partition
+            )
+            unsafe element?.pointee.offset = offset
+        }
+        return unsafe body(list)
+    }
+}

@@ -1,0 +1,376 @@
+internal import CRDKafka
+package import EventLoop
+package import Observability
+
+/// Writes records to Kafka, each acknowledged by all in-sync replicas, none twice by a retry.
+///
+/// Authority: what was handed to librdkafka and is not answered. A `send` suspends until every one
+/// of its records is acknowledged or has failed. At most `maximumOutstanding` records are with
+/// librdkafka; whoever comes beyond that waits in line, in order.
+///
+/// States: open → closing → closed. A record that no broker takes fails after `deliveryTimeout` with
+/// a retryable error.
+///
+/// Shutdown: `close` takes no more, waits for the answers that are due, at most `limit`, then fails
+/// the rest as retryable. Whether such a record was written is not known; to send it again is safe
+/// where the reader knows it by an id.
+package actor KafkaProducer {
+    nonisolated let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    private enum State { case idle, open, closing, destroying, closed }
+
+    /// One call of `send`.
+    private struct Sending {
+        let records: [KafkaOutgoing]
+        let continuation: CheckedContinuation<[KafkaError?], Never>
+        var errors: [KafkaError?]
+        /// How many librdkafka was asked to take.
+        var produced = 0
+        /// How many it took and did not answer.
+        var unanswered = 0
+
+        var isOver: Bool { produced == records.count && unanswered == 0 }
+    }
+
+    /// Where the answer to one record belongs.
+    private struct Slot {
+        var sending: Int
+        var index: Int
+    }
+
+    private let client: KafkaClient
+    private let log: Log
+    private let maximumOutstanding: Int
+    private nonisolated let availability: Availability
+
+    private var state = State.idle
+    private var sendings: [Int: Sending] = [:]
+    private var lastSending = 0
+    /// Not handed to librdkafka whole; the first goes first.
+    private var line: [Int] = []
+    /// By the number that librdkafka carries, less one.
+    private var slots: [Slot] = []
+    private var freeSlots: [Int] = []
+    private var outstanding = 0
+    private var isServeScheduled = false
+    private var failure: KafkaError?
+    private var ticker: LoopTimer?
+    private var deadline: LoopTimer?
+    private var isPurged = false
+    private var closers: [CheckedContinuation<Void, Never>] = []
+    private let acknowledged: Counter?
+    private let failed: Counter?
+    private let queueGauge: Gauge?
+
+    private static let eventsPerServe = 200
+
+    /// Starts librdkafka's threads, which connect at once. `maximumOutstanding` counts the records
+    /// with librdkafka, which a stop must wait for; `deliveryTimeout` is how long one may wait for
+    /// its acknowledgement, at least 1 s.
+    ///
+    /// - Throws: `KafkaError` when the configuration cannot be used, naming the property.
+    package init(
+        _ configuration: KafkaConfiguration,
+        maximumOutstanding: Int = 20_000,
+        deliveryTimeout: Duration = .seconds(30),
+        on loop: EventLoop,
+        log: Log = .disabled,
+        metrics: Metrics? = nil
+    ) throws(KafkaError) {
+        precondition(maximumOutstanding > 0)
+        self.loop = loop
+        self.log = log
+        self.maximumOutstanding = maximumOutstanding
+        let milliseconds = Int(deliveryTimeout / .milliseconds(1))
+        client = try KafkaClient(
+            .producer(deliveryTimeoutMilliseconds: max(1000, milliseconds)),
+            configuration,
+            log: log,
+            metrics: metrics
+        )
+        availability = Availability([.broker: "producer has reached no broker yet"])
+        acknowledged = metrics?.counter(.kafkaProduced, ["outcome": "acknowledged"])
+        failed = metrics?.counter(.kafkaProduced, ["outcome": "failed"])
+        queueGauge = metrics?.gauge(.kafkaQueue)
+    }
+
+    /// `nil` when a broker can be talked to; else what is in the way. From any thread.
+    package nonisolated func notReadyReason() -> String? { availability.reason }
+
+    // MARK: Sending
+
+    /// Writes records, and waits until each is acknowledged or has failed. Cancelling the task does
+    /// not shorten that: what is on its way has an outcome.
+    ///
+    /// - Returns: As many as there are records, by index: `nil` for one that is written. One that is
+    ///   not may be sent again when its error `isRetryable`.
+    /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
+    package func send(_ records: [KafkaOutgoing]) async throws -> [KafkaError?] {
+        if let failure { throw failure }
+        if records.isEmpty { return [] }
+        try open()
+        guard state == .open else { throw KafkaError.closed }
+        return await withCheckedContinuation { continuation in
+            lastSending += 1
+            sendings[lastSending] = Sending(
+                records: records,
+                continuation: continuation,
+                errors: Array(repeating: nil, count: records.count)
+            )
+            line.append(lastSending)
+            feed()
+        }
+    }
+
+    /// Serves until the task is cancelled, then closes.
+    ///
+    /// - Throws: `KafkaError` when the producer failed for good, and must be made again.
+    package func run(closingWithin limit: Duration = .seconds(10)) async throws {
+        try open()
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if state == .closed { continuation.resume() } else { closers.append(continuation) }
+            }
+        } onCancel: {
+            loop.execute { self.assumeIsolated { $0.beginClose(within: limit) } }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Takes no more, waits for what is on its way, at most `limit`, and destroys the client.
+    package func close(within limit: Duration = .seconds(10)) async {
+        guard state != .closed else { return }
+        await withCheckedContinuation { continuation in
+            closers.append(continuation)
+            beginClose(within: limit)
+        }
+    }
+
+    private func open() throws {
+        guard state == .idle else { return }
+        try client.start(on: loop) { [weak self] in self?.assumeIsolated { $0.serve() } }
+        ticker = loop.schedule(after: .milliseconds(500), every: .milliseconds(500)) {
+            [weak self] in self?.assumeIsolated { $0.serve() }
+        }
+        state = .open
+        serve()
+    }
+
+    /// Hands over what there is room for, first come first served.
+    private func feed() {
+        var done = 0
+        for id in line {
+            if var sending = sendings.removeValue(forKey: id) {
+                let isWhole = feed(&sending, id)
+                settle(sending, id)
+                guard isWhole else { break }
+            }
+            done += 1
+        }
+        line.removeFirst(done)
+        queueGauge?.set(outstanding)
+    }
+
+    /// - Returns: False where there is no room for the rest.
+    private func feed(_ sending: inout Sending, _ id: Int) -> Bool {
+        while sending.produced < sending.records.count {
+            guard outstanding < maximumOutstanding else { return false }
+            let index = sending.produced
+            let number = takeSlot(Slot(sending: id, index: index))
+            let code = client.produce(sending.records[index], number: number)
+            switch code {
+            case RD_KAFKA_RESP_ERR_NO_ERROR:
+                sending.unanswered += 1
+                outstanding += 1
+            case RD_KAFKA_RESP_ERR__QUEUE_FULL where outstanding > 0:
+                // By bytes, before the count is reached: an answer will make room.
+                freeSlots.append(number - 1)
+                return false
+            default:
+                freeSlots.append(number - 1)
+                failed?.add()
+                sending.errors[index] = client.fatalError ?? KafkaError(code)
+            }
+            sending.produced += 1
+        }
+        return true
+    }
+
+    private func settle(_ sending: Sending, _ id: Int) {
+        if sending.isOver {
+            sending.continuation.resume(returning: sending.errors)
+        } else {
+            sendings[id] = sending
+        }
+    }
+
+    /// Numbers are above 0: librdkafka carries them as a pointer.
+    private func takeSlot(_ slot: Slot) -> Int {
+        if let free = freeSlots.popLast() {
+            slots[free] = slot
+            return free + 1
+        }
+        slots.append(slot)
+        return slots.count
+    }
+
+    // MARK: Answers
+
+    private func serve() {
+        guard state == .open || state == .closing else { return }
+        var budget = Self.eventsPerServe
+        while budget > 0, client.serveOne({ event in handle(event) }) { budget -= 1 }
+        feed()
+        if budget == 0, !isServeScheduled {
+            isServeScheduled = true
+            loop.execute {
+                self.assumeIsolated { producer in
+                    producer.isServeScheduled = false
+                    producer.serve()
+                }
+            }
+        }
+        if state == .closing { finishClose() }
+    }
+
+    private func handle(_ event: borrowing KafkaEvent) {
+        switch event.kind {
+        case .deliveries: event.forEachDelivery { number, error in answer(number, error) }
+        case .error(let error, _): report(error)
+        case .statistics:
+            if KafkaStatistics(event.statistics).isBrokerUp { availability.set(.broker, nil) }
+        case .records, .rebalance, .committed, .log, .other: break
+        }
+    }
+
+    private func answer(_ number: Int, _ error: KafkaError?) {
+        guard slots.indices.contains(number - 1) else { return }
+        let slot = slots[number - 1]
+        freeSlots.append(number - 1)
+        outstanding -= 1
+        if error == nil {
+            acknowledged?.add()
+            availability.set(.broker, nil)
+        } else {
+            failed?.add()
+        }
+        sendings[slot.sending]?.unanswered -= 1
+        sendings[slot.sending]?.errors[slot.index] = error
+        if let sending = sendings[slot.sending], sending.isOver {
+            sendings[slot.sending] = nil
+            sending.continuation.resume(returning: sending.errors)
+        }
+    }
+
+    private func report(_ error: KafkaError) {
+        log.info(
+            "producer error",
+            [.error: .string(error.description), .detail: .string(error.detail)]
+        )
+        if error.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue {
+            availability.set(.broker, "producer reaches no broker")
+        }
+        if error.isFatal, failure == nil {
+            failure = client.fatalError ?? error
+            beginClose(within: .seconds(1))
+        }
+    }
+
+    // MARK: The end
+
+    private func beginClose(within limit: Duration) {
+        switch state {
+        case .closing, .destroying, .closed: return
+        case .idle:
+            state = .closing
+            destroyClient()
+            return
+        case .open: break
+        }
+        state = .closing
+        availability.set(.life, "producer is closing")
+        failLine()
+        deadline = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.purge() }
+        }
+        // Outside the event that may have brought us here.
+        loop.execute { self.assumeIsolated { $0.serve() } }
+    }
+
+    /// What librdkafka was not given, it does not get any more.
+    private func failLine() {
+        for id in line {
+            guard var sending = sendings.removeValue(forKey: id) else { continue }
+            for index in sending.produced..<sending.records.count {
+                sending.errors[index] = .closed
+                failed?.add()
+            }
+            sending.produced = sending.records.count
+            settle(sending, id)
+        }
+        line.removeAll()
+    }
+
+    /// The time is over: librdkafka answers the rest with an error, soon.
+    private func purge() {
+        guard state == .closing, !isPurged else { return }
+        isPurged = true
+        log.info("records not acknowledged in time", [.count: .integer(outstanding)])
+        unsafe client.withHandle { handle in
+            _ = unsafe rd_kafka_purge(
+                handle,
+                RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
+            )
+        }
+        // A purge that is not answered either would be librdkafka's mistake; it must not hold us.
+        deadline = loop.schedule(after: .seconds(2)) { [weak self] in
+            self?.assumeIsolated { $0.answerAllUnanswered() }
+        }
+        serve()
+    }
+
+    private func answerAllUnanswered() {
+        guard state == .closing else { return }
+        let rest = sendings.values
+        sendings.removeAll()
+        for var sending in rest {
+            for index in sending.errors.indices where sending.errors[index] == nil {
+                sending.errors[index] = .timedOut
+            }
+            sending.continuation.resume(returning: sending.errors)
+        }
+        client.abandon()
+        end()
+    }
+
+    private func finishClose() {
+        guard state == .closing, outstanding == 0, sendings.isEmpty else { return }
+        destroyClient()
+    }
+
+    private func destroyClient() {
+        ticker?.cancel()
+        ticker = nil
+        deadline?.cancel()
+        state = .destroying
+        let loop = loop
+        deadline = loop.schedule(after: .seconds(5)) { [weak self] in
+            self?.assumeIsolated { $0.end() }
+        }
+        client.destroy { loop.execute { self.assumeIsolated { $0.end() } } }
+    }
+
+    private func end() {
+        guard state != .closed else { return }
+        state = .closed
+        ticker?.cancel()
+        ticker = nil
+        deadline?.cancel()
+        deadline = nil
+        let waiting = closers
+        closers.removeAll()
+        for closer in waiting { closer.resume() }
+    }
+}

@@ -1,0 +1,85 @@
+/// One header of a record. Names may repeat; a header without a value reads as an empty one.
+package struct KafkaHeader: Sendable, Hashable {
+    package var name: String
+    package var value: [UInt8]
+
+    package init(name: String, value: [UInt8]) {
+        self.name = name
+        self.value = value
+    }
+
+    package init(name: String, value: String) {
+        self.init(name: name, value: Array(value.utf8))
+    }
+}
+
+/// One record as it was read: a copy, so nothing of librdkafka's stays alive behind it.
+package struct KafkaRecord: Sendable, Equatable {
+    package var topic: String
+    package var partition: Int32
+    package var offset: Int64
+    /// Milliseconds since 1970 in UTC, as the writer or the broker set it; -1 where neither did.
+    package var timestampMilliseconds: Int64
+    package var key: [UInt8]?
+    /// `nil` is a tombstone, which is not the same as an empty value.
+    package var value: [UInt8]?
+    package var headers: [KafkaHeader]
+
+    package init(
+        topic: String,
+        partition: Int32,
+        offset: Int64,
+        timestampMilliseconds: Int64 = -1,
+        key: [UInt8]?,
+        value: [UInt8]?,
+        headers: [KafkaHeader] = []
+    ) {
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestampMilliseconds = timestampMilliseconds
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+}
+
+/// One record to be written.
+package struct KafkaOutgoing: Sendable, Equatable {
+    package var topic: String
+    /// Records of one key stay in order, on one partition. `nil` spreads them.
+    package var key: [UInt8]?
+    /// `nil` is a tombstone.
+    package var value: [UInt8]?
+    package var headers: [KafkaHeader]
+    /// `nil` lets the key decide, by the hash that Java's producer uses.
+    package var partition: Int32?
+
+    package init(
+        topic: String,
+        key: [UInt8]?,
+        value: [UInt8]?,
+        headers: [KafkaHeader] = [],
+        partition: Int32? = nil
+    ) {
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.partition = partition
+    }
+}
+
+/// Records handed out together; within a partition in the order of their offsets. Give it back with
+/// `KafkaConsumer.finished` when everything in it is durable: until then none of it is committed.
+package struct KafkaBatch: Sendable {
+    package let records: [KafkaRecord]
+    /// Known to the consumer that handed it out, and to no other.
+    let id: Int
+}
+
+/// One partition of one Kafka topic.
+struct TopicPartition: Hashable, Sendable {
+    let topic: String
+    let partition: Int32
+}

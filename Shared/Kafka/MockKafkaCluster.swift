@@ -1,0 +1,56 @@
+internal import CRDKafka
+internal import Observability
+
+/// librdkafka's own stand-in for a cluster, on loopback, in this process and in memory.
+///
+/// It serves producers, consumer groups and metadata; it does not answer `CreateTopics`, so topics
+/// are made here. What it holds is gone with it.
+@safe
+package final class MockKafkaCluster: @unchecked Sendable {
+    private let client: OpaquePointer
+    private let cluster: OpaquePointer
+    private let lock = Lock()
+    private var isClosed = false
+    /// `host:port,…`
+    package let bootstrapServers: String
+
+    package init(brokers: Int = 1) throws(KafkaError) {
+        let native = ConfigurationHandle()
+        native.discardLog()
+        unsafe client = try native.makeClient(RD_KAFKA_PRODUCER)
+        guard let cluster = unsafe rd_kafka_mock_cluster_new(client, Int32(brokers)) else {
+            unsafe rd_kafka_destroy(client)
+            throw KafkaError(RD_KAFKA_RESP_ERR__FAIL, detail: "no mock cluster")
+        }
+        unsafe self.cluster = cluster
+        unsafe bootstrapServers = String(cString: rd_kafka_mock_cluster_bootstraps(cluster))
+    }
+
+    deinit { close() }
+
+    /// Makes a topic that is not there yet.
+    package func createTopic(_ name: String, partitions: Int) throws(KafkaError) {
+        let code = unsafe rd_kafka_mock_topic_create(cluster, name, Int32(partitions), 1)
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
+    }
+
+    /// Cuts a broker off, or lets it answer again. They are numbered from 1.
+    package func setBroker(_ id: Int = 1, isUp: Bool) throws(KafkaError) {
+        let code =
+            isUp
+            ? unsafe rd_kafka_mock_broker_set_up(cluster, Int32(id))
+            : unsafe rd_kafka_mock_broker_set_down(cluster, Int32(id))
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
+    }
+
+    /// Ends it. Blocks for some milliseconds: not for a loop. Calling it again changes nothing.
+    package func close() {
+        let isFirst = lock.withLock {
+            defer { isClosed = true }
+            return !isClosed
+        }
+        guard isFirst else { return }
+        unsafe rd_kafka_mock_cluster_destroy(cluster)
+        unsafe rd_kafka_destroy(client)
+    }
+}

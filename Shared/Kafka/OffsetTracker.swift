@@ -1,0 +1,133 @@
+/// Knows which records are in somebody's hands, and how far each partition is finished without a
+/// gap. Pure: no clock, no librdkafka.
+///
+/// A batch may be finished in any order, and twice; only the offset below which *everything* of a
+/// partition is finished is ever given out to be stored. What was handed out before a partition was
+/// dropped counts for nothing when it comes back later, even if the partition returned meanwhile.
+struct OffsetTracker: Sendable {
+    /// The next offset to read from a partition: one above the last finished one.
+    struct Position: Equatable, Sendable {
+        let partition: TopicPartition
+        let offset: Int64
+    }
+
+    /// One batch's share of one partition.
+    private struct Segment {
+        /// One above its last record.
+        let end: Int64
+        var isFinished = false
+    }
+
+    /// One partition that is ours: its segments in the order in which they were handed out.
+    private struct Track {
+        /// Tells this assignment of the partition from an earlier one.
+        let epoch: Int
+        /// The number of `segments[0]`, counted since the assignment.
+        var first = 0
+        var segments: [Segment] = []
+        /// How many at the front are done with; removed by the hundred.
+        var done = 0
+
+        var isDrained: Bool { done == segments.count }
+
+        mutating func append(_ segment: Segment) -> Int {
+            segments.append(segment)
+            return first + segments.count - 1
+        }
+
+        /// Marks one segment; gives the position when the finished front moved.
+        mutating func finish(_ number: Int) -> Int64? {
+            let index = number - first
+            guard segments.indices.contains(index), index >= done else { return nil }
+            segments[index].isFinished = true
+            var position: Int64?
+            while done < segments.count, segments[done].isFinished {
+                position = segments[done].end
+                done += 1
+            }
+            if done == segments.count || done >= 256 {
+                segments.removeFirst(done)
+                first += done
+                done = 0
+            }
+            return position
+        }
+    }
+
+    private struct Share {
+        let partition: TopicPartition
+        let epoch: Int
+        let number: Int
+    }
+
+    private struct Batch {
+        let count: Int
+        let shares: [Share]
+    }
+
+    private var tracks: [TopicPartition: Track] = [:]
+    private var batches: [Int: Batch] = [:]
+    private var lastBatch = 0
+    private var lastEpoch = 0
+    /// Records in batches that were handed out and did not come back yet.
+    private(set) var outstandingRecords = 0
+
+    var outstandingBatches: Int { batches.count }
+    var partitions: [TopicPartition] { Array(tracks.keys) }
+
+    func isTracking(_ partition: TopicPartition) -> Bool { tracks[partition] != nil }
+
+    /// Nothing of the partition is in anybody's hands.
+    func isDrained(_ partition: TopicPartition) -> Bool { tracks[partition]?.isDrained ?? true }
+
+    /// The partition became ours, with nothing handed out.
+    mutating func assign(_ partition: TopicPartition) {
+        lastEpoch += 1
+        tracks[partition] = Track(epoch: lastEpoch)
+    }
+
+    /// The partition is not ours any more.
+    mutating func drop(_ partition: TopicPartition) {
+        tracks[partition] = nil
+    }
+
+    /// - Returns: The number of the batch, to be finished with.
+    mutating func handOut(_ records: ArraySlice<KafkaRecord>) -> Int {
+        var ends: [TopicPartition: Int64] = [:]
+        var last: TopicPartition?
+        var end: Int64 = 0
+        for record in records {
+            if let last, last.partition == record.partition, last.topic == record.topic {
+                end = record.offset + 1
+                continue
+            }
+            if let last { ends[last] = end }
+            last = TopicPartition(topic: record.topic, partition: record.partition)
+            end = record.offset + 1
+        }
+        if let last { ends[last] = end }
+        var shares: [Share] = []
+        for (partition, end) in ends {
+            guard let epoch = tracks[partition]?.epoch,
+                let number = tracks[partition]?.append(Segment(end: end))
+            else { continue }
+            shares.append(Share(partition: partition, epoch: epoch, number: number))
+        }
+        lastBatch += 1
+        batches[lastBatch] = Batch(count: records.count, shares: shares)
+        outstandingRecords += records.count
+        return lastBatch
+    }
+
+    /// - Returns: The positions that may be stored now; empty for a batch that is not outstanding.
+    mutating func finish(_ batch: Int) -> [Position] {
+        guard let batch = batches.removeValue(forKey: batch) else { return [] }
+        outstandingRecords -= batch.count
+        return batch.shares.compactMap { share in
+            guard tracks[share.partition]?.epoch == share.epoch,
+                let offset = tracks[share.partition]?.finish(share.number)
+            else { return nil }
+            return Position(partition: share.partition, offset: offset)
+        }
+    }
+}
