@@ -16,6 +16,8 @@ package final class TCPListener: LoopHandle {
     ///   - port: 0...65535; 0 takes any free one.
     ///   - sharesPort: Lets several loops of this process listen on one port (`SO_REUSEPORT`); the
     ///     kernel shares connections out. Another process of the same user could join in unseen.
+    ///   - backlog: Connections that the kernel holds until they are accepted.
+    ///   - loop: Whose thread this is called on.
     ///   - onAccept: Takes over the stream, which does not read yet.
     /// - Throws: `EventLoopError`, as when the port is taken.
     package init(
@@ -49,7 +51,12 @@ package final class TCPListener: LoopHandle {
                 unsafe uv_fileno(pointer(as: uv_handle_t.self), &descriptor)
                 let length = socklen_t(MemoryLayout<Int32>.size)
                 let status = unsafe setsockopt(
-                    descriptor, SOL_SOCKET, SO_REUSEPORT, &on, length)
+                    descriptor,
+                    SOL_SOCKET,
+                    SO_REUSEPORT,
+                    &on,
+                    length
+                )
                 try check(status == 0 ? 0 : -errno, "SO_REUSEPORT")
             }
             try check(unsafe uv_tcp_bind(tcp, address, 0), "bind")
@@ -107,7 +114,8 @@ package func checkPortIsFree(host: String, port: Int) throws {
         unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, size)
         let length = socklen_t(
             family == AF_INET6
-                ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size)
+                ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
+        )
         guard unsafe bind(descriptor, address, length) == 0 else {
             throw EventLoopError(status: -errno, call: "bind")
         }

@@ -34,7 +34,9 @@ package final class TCPStream: LoopHandle {
         guard opened == 0 else { throw EventLoopError(status: opened, call: "uv_tcp_init") }
         adopt()
         let accepted = unsafe uv_accept(
-            listener.pointer(as: uv_stream_t.self), pointer(as: uv_stream_t.self))
+            listener.pointer(as: uv_stream_t.self),
+            pointer(as: uv_stream_t.self)
+        )
         guard accepted == 0 else {
             close()
             throw EventLoopError(status: accepted, call: "uv_accept")
@@ -54,7 +56,8 @@ package final class TCPStream: LoopHandle {
                 guard let stream = unsafe TCPStream.from(handle?.pointee.data) else { return }
                 let scratch = unsafe stream.loop.readBuffer
                 unsafe buffer?.pointee.base = scratch.baseAddress?.assumingMemoryBound(
-                    to: CChar.self)
+                    to: CChar.self
+                )
                 unsafe buffer?.pointee.len = scratch.count
             },
             { handle, count, _ in
@@ -162,10 +165,20 @@ package final class TCPStream: LoopHandle {
             let address = unsafe UnsafeMutableRawPointer(pointer)
                 .assumingMemoryBound(to: sockaddr.self)
             let found = unsafe uv_tcp_getpeername(
-                self.pointer(as: uv_tcp_t.self), address, &length)
+                self.pointer(as: uv_tcp_t.self),
+                address,
+                &length
+            )
             guard found == 0 else { return found }
             return unsafe getnameinfo(
-                address, socklen_t(length), &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
+                address,
+                socklen_t(length),
+                &text,
+                socklen_t(text.count),
+                nil,
+                0,
+                NI_NUMERICHOST
+            )
         }
         guard status == 0 else { return "" }
         let end = text.firstIndex(of: 0) ?? text.endIndex
@@ -221,6 +234,8 @@ private func withBuffer(
     // libuv only reads through the pointer, though its type says otherwise.
     let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
     var buffer = unsafe uv_buf_t(
-        base: base?.assumingMemoryBound(to: CChar.self), len: bytes.count)
+        base: base?.assumingMemoryBound(to: CChar.self),
+        len: bytes.count
+    )
     return unsafe body(&buffer)
 }

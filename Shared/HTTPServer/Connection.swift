@@ -1,0 +1,276 @@
+internal import EventLoop
+internal import Observability
+
+/// What reads and writes the bytes of one connection, once it is known which protocol they are.
+protocol ProtocolDriver: AnyObject {
+    func received(_ bytes: UnsafeRawBufferPointer)
+    /// The peer sends no more; it may still read.
+    func inputEnded()
+    /// What a slow peer held up is written.
+    func outputDrained()
+    /// Puts into the connection's output what it has been holding back.
+    func fillOutput()
+    func answered(_ ticket: Int, _ response: HTTPServerResponse)
+    func tick(_ now: ContinuousClock.Instant)
+    /// Takes no new request, and finishes the connection when those it has are answered.
+    func beginStop()
+}
+
+/// One accepted connection: its socket, its TLS session, its output of this turn. Confined to its
+/// loop's thread.
+///
+/// States: open (handshake, then unknown protocol, then one driver), finishing (what is written
+/// goes out, then our side ends), lingering (the peer's last bytes are thrown away, so that the
+/// kernel does not cut off the answer with a reset), closed.
+final class Connection: @unchecked Sendable {
+    let id: Int
+    let server: ServerLoop
+    let stream: TCPStream
+    let scheme: String
+    let openedAt = ContinuousClock.now
+    private(set) var clientCertificateSubject: String?
+
+    private var tls: TLSSession?
+    private(set) var driver: (any ProtocolDriver)?
+    /// The first bytes, while they may still be HTTP/2's preface.
+    private var firstBytes: [UInt8] = []
+    private var output: [UInt8] = []
+    private var flushIsDue = false
+    private var isFinishing = false
+    private var isLingering = false
+    private(set) var isClosed = false
+    private var isStopping = false
+    private var inputHasEnded = false
+    private var lastProgress = ContinuousClock.now
+    private var lingerDeadline: ContinuousClock.Instant?
+    private var tasks: [Int: Task<Void, Never>] = [:]
+    private var unanswered: Set<Int> = []
+
+    /// Beyond it a driver makes no further output until the peer has read.
+    private static let congestionBytes = 1024 * 1024
+    private static let lingerTime: Duration = .seconds(2)
+
+    init(id: Int, server: ServerLoop, stream: TCPStream, tls: TLSSession?) {
+        self.id = id
+        self.server = server
+        self.stream = stream
+        self.tls = tls
+        scheme = tls == nil ? "http" : "https"
+    }
+
+    func open() {
+        unsafe stream.onRead = { [unowned self] bytes in unsafe received(bytes) }
+        stream.onEnd = { [unowned self] end in ended(end) }
+        stream.onWritten = { [unowned self] in written() }
+        stream.startReading()
+    }
+
+    // MARK: Input
+
+    private func received(_ bytes: UnsafeRawBufferPointer) {
+        if isFinishing { return }
+        guard let tls else { return unsafe receivedPlain(bytes) }
+        switch unsafe tls.receive(bytes) {
+        case .success(let plain):
+            if driver == nil, tls.isEstablished {
+                clientCertificateSubject = tls.peerSubject
+                if tls.negotiatedProtocol == .http2 { start(HTTP2Connection(self)) }
+            }
+            if !plain.isEmpty { unsafe plain.withUnsafeBytes { unsafe receivedPlain($0) } }
+            flushSoon()
+            if tls.peerHasFinished { inputEnded() }
+        case .failure:
+            server.instruments.refusedTLS.add(1)
+            // The alert says why, to whoever can read it.
+            if let alert = tls.drain() { stream.write(alert) }
+            abandon()
+        }
+    }
+
+    private func receivedPlain(_ bytes: UnsafeRawBufferPointer) {
+        if let driver { return unsafe driver.received(bytes) }
+        unsafe firstBytes.append(contentsOf: bytes)
+        let preface = HTTP2Connection.preface
+        let common = min(firstBytes.count, preface.count)
+        let mayBeHTTP2 = tls == nil && firstBytes[..<common] == preface[..<common]
+        if mayBeHTTP2, common < preface.count { return }
+        let first = firstBytes
+        firstBytes = []
+        start(mayBeHTTP2 ? HTTP2Connection(self) : HTTP1Connection(self))
+        unsafe first.withUnsafeBytes { unsafe driver?.received($0) }
+    }
+
+    private func start(_ driver: any ProtocolDriver) {
+        self.driver = driver
+        if isStopping { driver.beginStop() }
+    }
+
+    private func ended(_ end: TCPStream.End) {
+        switch end {
+        case .failed: close()
+        case .finished where isFinishing || driver == nil: close()
+        case .finished: inputEnded()
+        }
+    }
+
+    private func inputEnded() {
+        guard !inputHasEnded else { return }
+        inputHasEnded = true
+        if let driver { driver.inputEnded() } else { abandon() }
+    }
+
+    func pauseReading() { stream.stopReading() }
+
+    func resumeReading() {
+        if !inputHasEnded { stream.startReading() }
+    }
+
+    // MARK: Output
+
+    var isCongested: Bool { stream.pendingBytes + output.count > Self.congestionBytes }
+
+    func send(_ bytes: [UInt8]) {
+        guard !isFinishing else { return }
+        output.append(contentsOf: bytes)
+        flushSoon()
+    }
+
+    func send(_ write: (inout [UInt8]) -> Void) {
+        guard !isFinishing else { return }
+        write(&output)
+        flushSoon()
+    }
+
+    /// All that one turn writes goes out together.
+    func flushSoon() {
+        guard !flushIsDue, !isClosed else { return }
+        flushIsDue = true
+        server.loop.atEndOfTurn { self.flush() }
+    }
+
+    private func flush() {
+        flushIsDue = false
+        guard !isClosed else { return }
+        driver?.fillOutput()
+        if stream.pendingBytes == 0 { lastProgress = .now }
+        if let tls {
+            if !output.isEmpty { tls.send(output) }
+            if isFinishing, !isLingering { tls.finish() }
+            if let sealed = tls.drain() { stream.write(sealed) }
+        } else if !output.isEmpty {
+            stream.write(output)
+        }
+        output.removeAll(keepingCapacity: output.capacity <= 64 * 1024)
+        if isFinishing, !isLingering { linger() }
+    }
+
+    private func written() {
+        lastProgress = .now
+        if isLingering {
+            if stream.pendingBytes == 0 { lingerDeadline = .now + Self.lingerTime }
+        } else if !isCongested {
+            driver?.outputDrained()
+            flushSoon()
+        }
+    }
+
+    /// Sends what is written, then ends our side.
+    func finish() {
+        guard !isFinishing, !isClosed else { return }
+        isFinishing = true
+        flushSoon()
+    }
+
+    private func linger() {
+        isLingering = true
+        lingerDeadline = .now + Self.lingerTime
+        stream.shutDown()
+        if inputHasEnded, stream.pendingBytes == 0 { close() } else { stream.startReading() }
+    }
+
+    /// Ends without an answer.
+    private func abandon() {
+        isFinishing = true
+        linger()
+    }
+
+    /// Drops the connection, so that the peer sees a reset.
+    func abort() {
+        guard !isClosed else { return }
+        stream.closeWithReset()
+        didClose()
+    }
+
+    func close() {
+        guard !isClosed else { return }
+        stream.close()
+        didClose()
+    }
+
+    private func didClose() {
+        isClosed = true
+        isFinishing = true
+        driver = nil
+        tls = nil
+        server.closed(self)
+    }
+
+    // MARK: Requests
+
+    /// Runs a handler; its answer comes to the driver, perhaps before this returns.
+    func run(_ progress: RequestInProgress, ticket: Int) {
+        unanswered.insert(ticket)
+        let task = Task.immediate(executorPreference: server.loop) { [self] in
+            let response = await progress.router.respond(
+                to: progress.request,
+                by: progress.match
+            )
+            answered(ticket, response)
+        }
+        if unanswered.contains(ticket) { tasks[ticket] = task }
+    }
+
+    private func answered(_ ticket: Int, _ response: HTTPServerResponse) {
+        server.loop.checkIsolated()
+        unanswered.remove(ticket)
+        tasks[ticket] = nil
+        driver?.answered(ticket, response)
+    }
+
+    func cancelTasks() {
+        for task in tasks.values { task.cancel() }
+    }
+
+    // MARK: Time
+
+    func tick(_ now: ContinuousClock.Instant) {
+        if let lingerDeadline, stream.pendingBytes == 0 {
+            if now >= lingerDeadline { close() }
+        } else if stream.pendingBytes > 0 {
+            if now >= lastProgress + server.configuration.idleTimeout { abort() }
+        } else if let driver {
+            driver.tick(now)
+        } else if now >= openedAt + server.configuration.headTimeout {
+            abandon()
+        }
+    }
+
+    func beginStop() {
+        isStopping = true
+        if let driver { driver.beginStop() } else { abandon() }
+    }
+}
+
+/// A request whose handler is to run, with what the answer's record needs.
+struct RequestInProgress: Sendable {
+    var request: HTTPServerRequest
+    let match: Router.Match
+    let router: Router
+    let startedAt = ContinuousClock.now
+
+    init(_ request: HTTPServerRequest, _ router: Router) {
+        self.request = request
+        self.router = router
+        match = router.match(request.method, request.pathSegments)
+    }
+}

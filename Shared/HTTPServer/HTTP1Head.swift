@@ -1,0 +1,204 @@
+/// A request's head while its lines come in, and the rules that hold between them.
+struct PartialHead {
+    enum Framing {
+        case none
+        case length(Int)
+        case chunked
+    }
+
+    private var method = HTTPMethod.get
+    private var target = ""
+    private var authority: String?
+    private var version = HTTPVersion.http11
+    private var headers = HTTPHeaders()
+
+    init() {}
+
+    /// `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
+    init(requestLine line: ArraySlice<UInt8>, limits: HTTP1Parser.Limits) throws(HTTPProblem) {
+        let parts = line.split(
+            separator: UInt8(ascii: " "),
+            maxSplits: 3,
+            omittingEmptySubsequences: false
+        )
+        guard parts.count == 3, !parts[0].isEmpty, !parts[1].isEmpty else {
+            throw bad("the request line is not a method, a target and a version")
+        }
+        guard parts[0].allSatisfy(isTokenByte) else { throw bad("the method is not a token") }
+        version = try Self.version(parts[2])
+        guard let known = HTTPMethod(rawValue: String(decoding: parts[0], as: UTF8.self)) else {
+            throw HTTPProblem(status: 501, detail: "the method is not known")
+        }
+        method = known
+        guard parts[1].count <= limits.targetBytes else {
+            throw HTTPProblem(status: 414, detail: "the target is too long")
+        }
+        // No fragment, and nothing that should have been escaped for certain.
+        guard parts[1].allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
+            throw bad("the target has a character that cannot be in it")
+        }
+        try setTarget(String(decoding: parts[1], as: UTF8.self))
+    }
+
+    private static func version(_ bytes: ArraySlice<UInt8>) throws(HTTPProblem) -> HTTPVersion {
+        let text = String(decoding: bytes, as: UTF8.self)
+        if text == "HTTP/1.1" { return .http11 }
+        if text == "HTTP/1.0" { return .http10 }
+        let digits = bytes.dropFirst(5)
+        guard text.hasPrefix("HTTP/"), digits.count == 3,
+            digits.enumerated().allSatisfy({ index, byte in
+                index == 1
+                    ? byte == UInt8(ascii: ".")
+                    : (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+            })
+        else { throw bad("the version cannot be read") }
+        throw HTTPProblem(status: 505, detail: "the version is neither HTTP/1.0 nor HTTP/1.1")
+    }
+
+    private mutating func setTarget(_ text: String) throws(HTTPProblem) {
+        if text.hasPrefix("/") {
+            target = text
+        } else if text == "*" {
+            guard method == .options else { throw bad("only OPTIONS may ask for *") }
+            target = text
+        } else {
+            let scheme = text.prefix(8).lowercased()
+            let start = scheme.hasPrefix("http://") ? 7 : scheme == "https://" ? 8 : 0
+            guard start > 0 else { throw bad("the target is neither a path nor an http URL") }
+            let rest = text.dropFirst(start)
+            let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
+            authority = String(rest[..<end])
+            guard isHost(rest[..<end].utf8) else { throw bad("the target's host cannot be one") }
+            let path = String(rest[end...])
+            target = path.hasPrefix("/") ? path : "/" + path
+        }
+    }
+
+    /// `name: value`. A name is a token up to its colon; a line that begins with a blank would fold
+    /// into the one before it, and is refused.
+    mutating func add(
+        headerLine line: ArraySlice<UInt8>,
+        limits: HTTP1Parser.Limits
+    ) throws(HTTPProblem) {
+        guard headers.count < limits.headerCount else {
+            throw HTTPProblem(status: 431, detail: "there are too many header fields")
+        }
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon > line.startIndex,
+            line[..<colon].allSatisfy(isTokenByte)
+        else { throw bad("a header line is not a name, a colon and a value") }
+        var value = line[(colon + 1)...].drop(while: isBlank)
+        while let last = value.last, isBlank(last) { value.removeLast() }
+        headers.add(
+            String(decoding: line[..<colon], as: UTF8.self),
+            decodeFieldValue(value)
+        )
+    }
+
+    func framing() throws(HTTPProblem) -> Framing {
+        let lengths = headers.all("content-length")
+        let encodings = headers.all("transfer-encoding")
+        guard !encodings.isEmpty else {
+            guard let length = lengths.first else { return .none }
+            guard lengths.count == 1 else { throw bad("there is more than one Content-Length") }
+            guard !length.isEmpty,
+                length.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
+            else { throw bad("the Content-Length is not a number") }
+            guard let count = Int(length) else {
+                throw HTTPProblem(status: 413, detail: "the body is larger than any limit")
+            }
+            return count == 0 ? .none : .length(count)
+        }
+        guard lengths.isEmpty else {
+            throw bad("there are both a Transfer-Encoding and a Content-Length")
+        }
+        guard version == .http11 else { throw bad("HTTP/1.0 has no Transfer-Encoding") }
+        guard encodings.count == 1, equalWithoutCase(encodings[0], "chunked") else {
+            throw HTTPProblem(status: 501, detail: "the Transfer-Encoding is not chunked alone")
+        }
+        return .chunked
+    }
+
+    func finish(_ framing: Framing) throws(HTTPProblem) -> HTTP1Parser.Head {
+        let hosts = headers.all("host")
+        guard hosts.count <= 1 else { throw bad("there is more than one Host") }
+        if let host = hosts.first {
+            guard isHost(host.utf8) else { throw bad("the Host cannot be one") }
+        } else if version == .http11 {
+            throw bad("there is no Host")
+        }
+        var headers = headers
+        if let authority { headers["Host"] = authority }
+
+        let expectations = headers.all("expect")
+        let expectsContinue =
+            expectations.count == 1 && equalWithoutCase(expectations[0], "100-continue")
+        guard expectations.isEmpty || expectsContinue else {
+            throw HTTPProblem(status: 417, detail: "nothing but 100-continue can be expected")
+        }
+        let keepsAlive =
+            version == .http11
+            ? !headers.hasToken("close", in: "connection")
+            : headers.hasToken("keep-alive", in: "connection")
+                && !headers.hasToken("close", in: "connection")
+        let hasBody = if case .none = framing { false } else { true }
+        return HTTP1Parser.Head(
+            method: method,
+            target: target,
+            version: version,
+            headers: headers,
+            keepsAlive: keepsAlive,
+            expectsContinue: expectsContinue && hasBody && version == .http11,
+            hasBody: hasBody
+        )
+    }
+}
+
+/// UTF-8 where it is that, else Latin-1, which is what RFC 9110 calls opaque and old senders mean.
+func decodeFieldValue(_ bytes: some Collection<UInt8>) -> String {
+    if let text = String(validating: bytes, as: UTF8.self) { return text }
+    return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+}
+
+/// RFC 9110 section 5.6.2.
+func isTokenByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"):
+        true
+    case UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"),
+        UInt8(ascii: "&"), UInt8(ascii: "'"), UInt8(ascii: "*"), UInt8(ascii: "+"),
+        UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "^"), UInt8(ascii: "_"),
+        UInt8(ascii: "`"), UInt8(ascii: "|"), UInt8(ascii: "~"):
+        true
+    default: false
+    }
+}
+
+/// A host, perhaps with a port: a name, an IPv4 address or an IPv6 address in brackets.
+func isHost(_ bytes: some BidirectionalCollection<UInt8>) -> Bool {
+    var rest = bytes[...]
+    if rest.first == UInt8(ascii: "[") {
+        guard let end = rest.firstIndex(of: UInt8(ascii: "]")) else { return false }
+        let address = rest[..<end].dropFirst()
+        guard address.count >= 2,
+            address.allSatisfy({
+                hexValue($0) != nil || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: ".")
+            })
+        else { return false }
+        rest = rest[end...].dropFirst()
+    } else {
+        let end = rest.firstIndex(of: UInt8(ascii: ":")) ?? rest.endIndex
+        let name = rest[..<end]
+        guard !name.isEmpty,
+            name.allSatisfy({ byte in
+                // RFC 3986's reg-name: unreserved, escapes and sub-delimiters.
+                (isTokenByte(byte) && !"#^`|".utf8.contains(byte)) || "(),;=".utf8.contains(byte)
+            })
+        else { return false }
+        rest = rest[end...]
+    }
+    guard let colon = rest.first else { return true }
+    let port = rest.dropFirst()
+    guard colon == UInt8(ascii: ":"), port.count <= 5 else { return false }
+    return port.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+}

@@ -1,0 +1,258 @@
+/// Reads HTTP/1.1 requests, strictly: a value without a socket, bytes in, events out.
+///
+/// States: a request line, header lines, then a body of known length or of chunks, then trailer
+/// lines, and again. What RFC 9112 leaves to a lenient reader is refused, since two readers that
+/// disagree about where a request ends are how requests are smuggled. A failure is final: the
+/// bytes after it mean nothing.
+struct HTTP1Parser {
+    struct Limits: Sendable {
+        var targetBytes: Int
+        /// The request line and the header lines together; trailers count too.
+        var headBytes: Int
+        var headerCount: Int
+    }
+
+    struct Head {
+        var method: HTTPMethod
+        /// In origin form (`*` for OPTIONS).
+        var target: String
+        var version: HTTPVersion
+        var headers: HTTPHeaders
+        /// The connection may serve another request after this one.
+        var keepsAlive: Bool
+        var expectsContinue: Bool
+        var hasBody: Bool
+    }
+
+    enum Event {
+        case head(Head)
+        /// The request is whole; its trailers are dropped.
+        case end(body: [UInt8])
+        case failure(HTTPProblem)
+    }
+
+    private enum State {
+        case requestLine
+        case headerLines
+        case body(remaining: Int)
+        case chunkSize
+        case chunkData(remaining: Int)
+        case chunkEnd
+        case trailers
+        case ended
+        case failed
+    }
+
+    let limits: Limits
+    /// The bound on the body whose head was just told; set it before asking for the next event.
+    var maximumBodyBytes = Int.max
+
+    private var state = State.requestLine
+    private var buffer: [UInt8] = []
+    /// Where the unread part of `buffer` begins, and up to where no line end was found.
+    private var position = 0
+    private var scanned = 0
+    private var headBytes = 0
+    private var skippedEmptyLine = false
+    private var partial = PartialHead()
+    private var body: [UInt8] = []
+
+    init(limits: Limits) { self.limits = limits }
+
+    /// Some bytes of a request are here, and its end is not.
+    var isInsideRequest: Bool {
+        switch state {
+        case .requestLine: position < buffer.count
+        case .ended, .failed: false
+        case .headerLines, .body, .chunkSize, .chunkData, .chunkEnd, .trailers: true
+        }
+    }
+
+    /// A head is being read, not a body.
+    var isInsideHead: Bool {
+        switch state {
+        case .requestLine, .headerLines: true
+        case .body, .chunkSize, .chunkData, .chunkEnd, .trailers, .ended, .failed: false
+        }
+    }
+
+    /// Received and not parsed yet.
+    var bufferedBytes: Int { buffer.count - position }
+
+    mutating func append(_ bytes: some Sequence<UInt8>) {
+        if case .failed = state { return }
+        if position == buffer.count {
+            buffer.removeAll(keepingCapacity: true)
+            scanned -= position
+            position = 0
+        } else if position > 64 * 1024 {
+            buffer.removeFirst(position)
+            scanned -= position
+            position = 0
+        }
+        buffer.append(contentsOf: bytes)
+    }
+
+    /// The next event, or nil until more bytes are here.
+    mutating func next() -> Event? {
+        do throws(HTTPProblem) {
+            return try step()
+        } catch {
+            state = .failed
+            buffer = []
+            body = []
+            position = 0
+            scanned = 0
+            return .failure(error)
+        }
+    }
+
+    private mutating func step() throws(HTTPProblem) -> Event? {
+        while true {
+            switch state {
+            case .requestLine:
+                guard let line = try takeLine() else { return nil }
+                if line.isEmpty, !skippedEmptyLine {
+                    skippedEmptyLine = true
+                    continue
+                }
+                partial = try PartialHead(requestLine: line, limits: limits)
+                state = .headerLines
+            case .headerLines:
+                guard let line = try takeLine() else { return nil }
+                guard line.isEmpty else {
+                    try partial.add(headerLine: line, limits: limits)
+                    continue
+                }
+                return .head(try finishHead())
+            case .body(let remaining):
+                guard remaining <= maximumBodyBytes - body.count else { throw tooLarge }
+                let count = min(remaining, buffer.count - position)
+                body.append(contentsOf: buffer[position..<position + count])
+                position += count
+                state = remaining == count ? .ended : .body(remaining: remaining - count)
+                if remaining > count { return nil }
+            case .chunkSize:
+                guard let line = try takeLine() else { return nil }
+                headBytes = 0
+                let size = try chunkSize(line)
+                guard size <= maximumBodyBytes - body.count else { throw tooLarge }
+                state = size == 0 ? .trailers : .chunkData(remaining: size)
+            case .chunkData(let remaining):
+                let count = min(remaining, buffer.count - position)
+                body.append(contentsOf: buffer[position..<position + count])
+                position += count
+                state = remaining == count ? .chunkEnd : .chunkData(remaining: remaining - count)
+                if remaining > count { return nil }
+            case .chunkEnd:
+                guard let line = try takeLine() else { return nil }
+                headBytes = 0
+                guard line.isEmpty else { throw bad("a chunk is longer than its size says") }
+                state = .chunkSize
+            case .trailers:
+                guard let line = try takeLine() else { return nil }
+                if line.isEmpty { state = .ended } else { try checkTrailer(line) }
+            case .ended:
+                let whole = body
+                body = []
+                headBytes = 0
+                skippedEmptyLine = false
+                maximumBodyBytes = .max
+                state = .requestLine
+                return .end(body: whole)
+            case .failed:
+                return nil
+            }
+        }
+    }
+
+    // MARK: Lines
+
+    /// One line without its CRLF, or nil until it is whole. No control character but the tab gets
+    /// past here, nor a CR or LF alone.
+    private mutating func takeLine() throws(HTTPProblem) -> ArraySlice<UInt8>? {
+        var index = max(scanned, position)
+        while index < buffer.count {
+            let byte = buffer[index]
+            if byte == UInt8(ascii: "\r") {
+                guard index + 1 < buffer.count else { break }
+                guard buffer[index + 1] == UInt8(ascii: "\n") else {
+                    throw bad("a carriage return without a line feed")
+                }
+                let line = buffer[position..<index]
+                headBytes += line.count + 2
+                try checkHeadSize(growing: 0)
+                position = index + 2
+                scanned = position
+                return line
+            }
+            guard byte >= 0x20 || byte == UInt8(ascii: "\t"), byte != 0x7F else {
+                throw bad(
+                    byte == UInt8(ascii: "\n")
+                        ? "a line feed without a carriage return" : "a control character"
+                )
+            }
+            index += 1
+        }
+        scanned = index
+        try checkHeadSize(growing: index - position)
+        return nil
+    }
+
+    private func checkHeadSize(growing: Int) throws(HTTPProblem) {
+        // What is before the first blank and after the second is far shorter than the slack.
+        if case .requestLine = state, headBytes + growing > limits.targetBytes + 64 {
+            throw HTTPProblem(status: 414, detail: "the target is too long")
+        }
+        guard headBytes + growing <= limits.headBytes else {
+            throw HTTPProblem(status: 431, detail: "the head is too large")
+        }
+    }
+
+    // MARK: Heads and bodies
+
+    private mutating func finishHead() throws(HTTPProblem) -> Head {
+        let framing = try partial.framing()
+        let head = try partial.finish(framing)
+        partial = PartialHead()
+        switch framing {
+        case .none:
+            state = .ended
+        case .length(let length):
+            state = .body(remaining: length)
+        case .chunked:
+            state = .chunkSize
+        }
+        return head
+    }
+
+    /// `1*HEX`, then an extension, which means nothing to anyone, or the line's end.
+    private func chunkSize(_ line: ArraySlice<UInt8>) throws(HTTPProblem) -> Int {
+        var size = 0
+        var digits = 0
+        for byte in line {
+            guard let value = hexValue(byte) else { break }
+            digits += 1
+            guard digits <= 15 else { throw bad("a chunk size is too long") }
+            size = size << 4 | Int(value)
+        }
+        guard digits > 0 else { throw bad("a chunk has no size") }
+        guard line.count <= 256 else { throw bad("a chunk's extension is too long") }
+        let rest = line.dropFirst(digits)
+        guard rest.isEmpty || rest.first == UInt8(ascii: ";") else {
+            throw bad("a chunk size is followed by something else")
+        }
+        return size
+    }
+
+    private func checkTrailer(_ line: ArraySlice<UInt8>) throws(HTTPProblem) {
+        var dropped = PartialHead()
+        try dropped.add(headerLine: line, limits: limits)
+    }
+
+    private var tooLarge: HTTPProblem {
+        HTTPProblem(status: 413, detail: "the body is larger than \(maximumBodyBytes) bytes")
+    }
+}
+
+func bad(_ detail: String) -> HTTPProblem { HTTPProblem(status: 400, detail: detail) }

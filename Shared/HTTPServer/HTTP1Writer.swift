@@ -1,0 +1,102 @@
+internal import Glibc
+
+/// Writes one HTTP/1.1 answer. The server alone frames it, so the handler's own `Content-Length`,
+/// `Transfer-Encoding`, `Connection` and `Date` are not sent (but for HEAD's length).
+func writeHTTP1(
+    _ response: HTTPServerResponse,
+    to method: HTTPMethod?,
+    version: HTTPVersion,
+    closes: Bool,
+    date: String,
+    into output: inout [UInt8]
+) {
+    let status = responseStatus(response.status)
+    output.append(contentsOf: "HTTP/1.1 \(status) \(statusText(status))\r\n".utf8)
+    for field in response.headers where !isFramedByServer(field.name) {
+        appendClean(field.name, to: &output)
+        output.append(contentsOf: ": ".utf8)
+        appendClean(field.value, to: &output)
+        output.append(contentsOf: "\r\n".utf8)
+    }
+    output.append(contentsOf: "Date: \(date)\r\n".utf8)
+    if let length = contentLength(of: response, to: method) {
+        output.append(contentsOf: "Content-Length: \(length)\r\n".utf8)
+    }
+    if closes {
+        output.append(contentsOf: "Connection: close\r\n".utf8)
+    } else if version == .http10 {
+        output.append(contentsOf: "Connection: keep-alive\r\n".utf8)
+    }
+    output.append(contentsOf: "\r\n".utf8)
+    if sendsBody(response, to: method) { output.append(contentsOf: response.body) }
+}
+
+/// What a handler made up is not sent as it is: a status is three digits, and final.
+func responseStatus(_ status: Int) -> Int { (200...599).contains(status) ? status : 500 }
+
+/// 204 and 304 have no body whatever their handler says, and no length either.
+func sendsBody(_ response: HTTPServerResponse, to method: HTTPMethod?) -> Bool {
+    method != .head && response.status != 204 && response.status != 304
+}
+
+func contentLength(of response: HTTPServerResponse, to method: HTTPMethod?) -> Int? {
+    guard response.status != 204, response.status != 304 else { return nil }
+    if method == .head, response.body.isEmpty,
+        let length = response.headers["content-length"].flatMap({ Int($0) }), length >= 0
+    {
+        return length
+    }
+    return response.body.count
+}
+
+func isFramedByServer(_ name: String) -> Bool {
+    switch name.utf8.count {
+    case 4: equalWithoutCase(name, "date")
+    case 10: equalWithoutCase(name, "connection") || equalWithoutCase(name, "keep-alive")
+    case 14: equalWithoutCase(name, "content-length")
+    case 17: equalWithoutCase(name, "transfer-encoding")
+    default: false
+    }
+}
+
+/// Header text from data must not end its line.
+private func appendClean(_ text: String, to output: inout [UInt8]) {
+    for byte in text.utf8 {
+        output.append((byte < 0x20 && byte != UInt8(ascii: "\t")) || byte == 0x7F ? 0x20 : byte)
+    }
+}
+
+/// The `Date` field, made once a second.
+struct HTTPDate {
+    private var second = -1
+    private var text = ""
+
+    mutating func now() -> String {
+        let current = time(nil)
+        if current != second {
+            second = current
+            text = Self.text(secondsSince1970: current)
+        }
+        return text
+    }
+
+    /// RFC 9110's IMF-fixdate.
+    static func text(secondsSince1970: Int) -> String {
+        var seconds = secondsSince1970
+        var parts = unsafe tm()
+        unsafe gmtime_r(&seconds, &parts)
+        let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
+        let months = [
+            "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+        ]
+        let (weekday, month) = unsafe (Int(parts.tm_wday), Int(parts.tm_mon))
+        let (day, year) = unsafe (Int(parts.tm_mday), Int(parts.tm_year) + 1900)
+        let clock = unsafe [parts.tm_hour, parts.tm_min, parts.tm_sec].map { twoDigits(Int($0)) }
+        return "\(days[weekday]), \(twoDigits(day)) \(months[month]) \(year) "
+            + clock.joined(separator: ":") + " GMT"
+    }
+
+    private static func twoDigits(_ number: Int) -> String {
+        number < 10 ? "0\(number)" : "\(number)"
+    }
+}

@@ -1,0 +1,96 @@
+/// A request target in origin form, taken apart. Strict: an escape that is none, an escaped NUL
+/// and what is not UTF-8 once unescaped are refused rather than guessed at.
+struct HTTPTarget {
+    let path: String
+    let segments: [String]
+    let query: [(name: String, value: String)]
+
+    init(origin target: String) throws(HTTPProblem) {
+        // OPTIONS alone may ask about the whole server.
+        if target == "*" {
+            path = "*"
+            segments = ["*"]
+            query = []
+            return
+        }
+        let bytes = target.utf8
+        guard bytes.first == UInt8(ascii: "/") else {
+            throw HTTPProblem(status: 400, detail: "the target does not begin with a slash")
+        }
+        let mark = bytes.firstIndex(of: UInt8(ascii: "?"))
+        let pathBytes = bytes[..<(mark ?? bytes.endIndex)]
+        var segments: [String] = []
+        for part in pathBytes.dropFirst().split(
+            separator: UInt8(ascii: "/"),
+            omittingEmptySubsequences: false
+        ) {
+            segments.append(try unescape(part, plusIsBlank: false))
+        }
+        self.segments = segments
+        path = try unescape(pathBytes, plusIsBlank: false)
+        query =
+            try mark.map { index throws(HTTPProblem) in
+                try parseForm(bytes[bytes.index(after: index)...])
+            } ?? []
+    }
+}
+
+/// Reads `application/x-www-form-urlencoded` text, of a query or of a body.
+package func parseForm(
+    _ bytes: some Collection<UInt8>
+) throws(HTTPProblem) -> [(name: String, value: String)] {
+    var items: [(name: String, value: String)] = []
+    for part in bytes.split(separator: UInt8(ascii: "&")) {
+        let equals = part.firstIndex(of: UInt8(ascii: "="))
+        let name = try unescape(part[..<(equals ?? part.endIndex)], plusIsBlank: true)
+        var value = ""
+        if let equals {
+            value = try unescape(part[part.index(after: equals)...], plusIsBlank: true)
+        }
+        items.append((name, value))
+    }
+    return items
+}
+
+private func unescape(
+    _ bytes: some Collection<UInt8>,
+    plusIsBlank: Bool
+) throws(HTTPProblem) -> String {
+    var result: [UInt8] = []
+    result.reserveCapacity(bytes.count)
+    var index = bytes.startIndex
+    while index != bytes.endIndex {
+        var byte = bytes[index]
+        bytes.formIndex(after: &index)
+        if byte == UInt8(ascii: "%") {
+            guard index != bytes.endIndex, let high = hexValue(bytes[index]) else {
+                throw HTTPProblem(status: 400, detail: "the target has a broken escape")
+            }
+            bytes.formIndex(after: &index)
+            guard index != bytes.endIndex, let low = hexValue(bytes[index]) else {
+                throw HTTPProblem(status: 400, detail: "the target has a broken escape")
+            }
+            bytes.formIndex(after: &index)
+            byte = high << 4 | low
+            guard byte != 0 else {
+                throw HTTPProblem(status: 400, detail: "the target has an escaped NUL")
+            }
+        } else if byte == UInt8(ascii: "+"), plusIsBlank {
+            byte = UInt8(ascii: " ")
+        }
+        result.append(byte)
+    }
+    guard let text = String(validating: result, as: UTF8.self) else {
+        throw HTTPProblem(status: 400, detail: "the target is not UTF-8")
+    }
+    return text
+}
+
+func hexValue(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+    case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+    case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+    default: nil
+    }
+}

@@ -1,0 +1,225 @@
+package import Observability
+
+/// Finds the handler of a request, and answers for it: a value, callable without a socket.
+///
+/// Patterns are segments: a literal, `:name` (one segment, not empty), `:name` followed by a
+/// literal end that begins with a colon (`:namespace:fetch`), or, last, `*rest` (one segment or
+/// more; the one of `/a/` is empty). A literal beats a name, a name beats the rest. HEAD falls back to GET (the
+/// server drops the body); OPTIONS is left to routes.
+///
+/// A surface answers errors in its own protocol by the three hooks. Each gets the request, so one
+/// router can serve several surfaces and choose by path.
+package struct Router: Sendable {
+    package typealias Handler =
+        @Sendable (HTTPServerRequest) async throws -> HTTPServerResponse
+
+    /// No route has this path.
+    package var notFound: @Sendable (HTTPServerRequest) -> HTTPServerResponse = { _ in
+        .problem(HTTPProblem(status: 404, detail: "there is nothing at this path"))
+    }
+
+    /// The path is known, the method is not; `Allow` is added to the answer.
+    package var methodNotAllowed:
+        @Sendable (HTTPServerRequest, _ allowed: [HTTPMethod]) -> HTTPServerResponse = { _, _ in
+            .problem(HTTPProblem(status: 405, detail: "this path does not take this method"))
+        }
+
+    /// What a handler threw, or an `HTTPProblem` by which the server itself refuses a request
+    /// whose head could be read (408, 413, 417). Unknown errors are 500 and show nothing.
+    package var errorResponse: @Sendable (any Error, HTTPServerRequest) -> HTTPServerResponse = {
+        error,
+        _ in
+        if let problem = error as? HTTPProblem { return .problem(problem) }
+        return .problem(HTTPProblem(status: 500))
+    }
+
+    /// Where a handler's failure (an answer of 500 or above for what it threw) is logged.
+    package var log: Log = .disabled
+
+    private var root = Node()
+
+    package init() {}
+
+    /// Adds a route. A repeat of the same method and pattern replaces it.
+    ///
+    /// A `maximumBodyBytes` of nil takes the server's bound.
+    package mutating func on(
+        _ method: HTTPMethod,
+        _ pattern: String,
+        maximumBodyBytes: Int? = nil,
+        _ handler: @escaping Handler
+    ) {
+        let route = Route(
+            pattern: pattern,
+            maximumBodyBytes: maximumBodyBytes,
+            handler: handler
+        )
+        let segments = pattern.split(separator: "/", omittingEmptySubsequences: false)
+            .dropFirst(pattern.hasPrefix("/") ? 1 : 0)
+        root.insert(segments, names: [], method: method, route: route)
+    }
+
+    package func respond(to request: HTTPServerRequest) async -> HTTPServerResponse {
+        await respond(to: request, by: match(request.method, request.pathSegments))
+    }
+
+    func match(_ method: HTTPMethod, _ segments: [String]) -> Match {
+        var values: [String] = []
+        var allowed: [HTTPMethod] = []
+        if let found = root.find(segments[...], method, &values, &allowed) {
+            let parameters = Dictionary(
+                zip(found.names, values),
+                uniquingKeysWith: { _, last in last }
+            )
+            return .route(found.route, parameters)
+        }
+        return allowed.isEmpty ? .nothing : .otherMethods(allowed)
+    }
+
+    func respond(to request: HTTPServerRequest, by match: Match) async -> HTTPServerResponse {
+        switch match {
+        case .nothing:
+            return notFound(request)
+        case .otherMethods(let allowed):
+            var response = methodNotAllowed(request, allowed)
+            var names = allowed.map(\.rawValue)
+            if allowed.contains(.get), !allowed.contains(.head) { names.append("HEAD") }
+            response.headers["Allow"] = names.sorted().joined(separator: ", ")
+            return response
+        case .route(let route, let parameters):
+            var request = request
+            request.pathParameters = parameters
+            do {
+                return try await route.handler(request)
+            } catch {
+                let response = errorResponse(error, request)
+                if response.status >= 500, !(error is HTTPProblem) {
+                    log.error(
+                        "request handler failed",
+                        [
+                            .httpMethod: .string(request.method.rawValue),
+                            .httpRoute: .string(route.pattern),
+                            .error: .string(String(describing: error)),
+                        ]
+                    )
+                }
+                return response
+            }
+        }
+    }
+
+    struct Route: Sendable {
+        let pattern: String
+        let maximumBodyBytes: Int?
+        let handler: Handler
+    }
+
+    enum Match: Sendable {
+        case route(Route, [String: String])
+        case otherMethods([HTTPMethod])
+        case nothing
+
+        var maximumBodyBytes: Int? {
+            guard case .route(let route, _) = self else { return nil }
+            return route.maximumBodyBytes
+        }
+
+        /// Names the route in logs: paths hold tokens, patterns do not.
+        var pattern: String {
+            guard case .route(let route, _) = self else { return "" }
+            return route.pattern
+        }
+    }
+}
+
+/// One place in the tree of patterns.
+private struct Node: Sendable {
+    struct Leaf: Sendable {
+        let names: [String]
+        let route: Router.Route
+    }
+
+    struct NamedSegment: Sendable {
+        /// The literal end of the segment, empty when the name takes it whole.
+        let suffix: String
+        var node: Node
+    }
+
+    private var literals: [String: Node] = [:]
+    /// Longest suffix first.
+    private var named: [NamedSegment] = []
+    private var leaves: [HTTPMethod: Leaf] = [:]
+    private var restLeaves: [HTTPMethod: Leaf] = [:]
+
+    mutating func insert(
+        _ segments: ArraySlice<Substring>,
+        names: [String],
+        method: HTTPMethod,
+        route: Router.Route
+    ) {
+        guard let segment = segments.first else {
+            leaves[method] = Leaf(names: names, route: route)
+            return
+        }
+        let rest = segments.dropFirst()
+        if segment.first == "*", rest.isEmpty {
+            let names = names + [String(segment.dropFirst())]
+            restLeaves[method] = Leaf(names: names, route: route)
+        } else if segment.first == ":" {
+            let body = segment.dropFirst()
+            let end = body.firstIndex(of: ":") ?? body.endIndex
+            let names = names + [String(body[..<end])]
+            let suffix = String(body[end...])
+            if let index = named.firstIndex(where: { $0.suffix == suffix }) {
+                named[index].node.insert(rest, names: names, method: method, route: route)
+            } else {
+                var node = Node()
+                node.insert(rest, names: names, method: method, route: route)
+                named.append(NamedSegment(suffix: suffix, node: node))
+                named.sort { $0.suffix.utf8.count > $1.suffix.utf8.count }
+            }
+        } else {
+            literals[String(segment), default: Node()]
+                .insert(rest, names: names, method: method, route: route)
+        }
+    }
+
+    /// Depth first, the most exact branch first. `values` grows along the branch taken; `allowed`
+    /// gathers the methods of every leaf that has the path but not the method.
+    func find(
+        _ segments: ArraySlice<String>,
+        _ method: HTTPMethod,
+        _ values: inout [String],
+        _ allowed: inout [HTTPMethod]
+    ) -> Leaf? {
+        guard let segment = segments.first else {
+            return pick(leaves, method, &allowed)
+        }
+        let rest = segments.dropFirst()
+        if let node = literals[segment], let leaf = node.find(rest, method, &values, &allowed) {
+            return leaf
+        }
+        for candidate in named
+        where segment.utf8.count > candidate.suffix.utf8.count
+            && segment.hasSuffix(candidate.suffix)
+        {
+            values.append(String(segment.dropLast(candidate.suffix.count)))
+            if let leaf = candidate.node.find(rest, method, &values, &allowed) { return leaf }
+            values.removeLast()
+        }
+        guard let leaf = pick(restLeaves, method, &allowed) else { return nil }
+        values.append(segments.joined(separator: "/"))
+        return leaf
+    }
+
+    private func pick(
+        _ leaves: [HTTPMethod: Leaf],
+        _ method: HTTPMethod,
+        _ allowed: inout [HTTPMethod]
+    ) -> Leaf? {
+        if let leaf = leaves[method] { return leaf }
+        if method == .head, let leaf = leaves[.get] { return leaf }
+        for known in leaves.keys where !allowed.contains(known) { allowed.append(known) }
+        return nil
+    }
+}

@@ -1,0 +1,252 @@
+internal import EventLoop
+internal import Observability
+internal import Synchronization
+
+/// One loop's share of a server: its listeners, its connections, its clock. Confined to the loop's
+/// thread.
+final class ServerLoop: @unchecked Sendable {
+    let loop: EventLoop
+    let configuration: HTTPServerConfiguration
+    let router: Router
+    let log: Log
+    let instruments: Instruments
+    var date = HTTPDate()
+    /// For HTTP/2 connections from now on; those that are open are told of a change.
+    private(set) var maxConcurrentStreams: Int
+
+    private let limits: ConnectionLimits
+    private var listeners: [TCPListener] = []
+    private var connections: [Int: Connection] = [:]
+    private var clock: LoopTimer?
+    private var stopped: (() -> Void)?
+
+    init(
+        loop: EventLoop,
+        configuration: HTTPServerConfiguration,
+        router: Router,
+        limits: ConnectionLimits,
+        instruments: Instruments,
+        log: Log
+    ) {
+        self.loop = loop
+        self.configuration = configuration
+        self.router = router
+        self.limits = limits
+        self.instruments = instruments
+        self.log = log
+        maxConcurrentStreams = configuration.http2.maxConcurrentStreams
+    }
+
+    /// Binds one listener and returns its port.
+    func listen(port: Int, sharesPort: Bool, tls: TLSContextSource?) throws -> Int {
+        let listener = try TCPListener(
+            host: configuration.host,
+            port: port,
+            sharesPort: sharesPort,
+            on: loop
+        ) { [unowned self] stream in accept(stream, tls) }
+        listeners.append(listener)
+        if clock == nil {
+            clock = loop.schedule(after: tickInterval, every: tickInterval) { [unowned self] in
+                tick()
+            }
+        }
+        return listener.port
+    }
+
+    private func accept(_ stream: TCPStream, _ tls: TLSContextSource?) {
+        guard limits.admit(stream.remoteAddress) else {
+            instruments.refusedConnections.add(1)
+            return stream.closeWithReset()
+        }
+        instruments.connections.add(1)
+        let connection = Connection(
+            id: nextConnectionID(),
+            server: self,
+            stream: stream,
+            tls: tls?.makeSession()
+        )
+        connections[connection.id] = connection
+        connection.open()
+    }
+
+    func closed(_ connection: Connection) {
+        guard connections.removeValue(forKey: connection.id) != nil else { return }
+        instruments.connections.add(-1)
+        limits.release(connection.stream.remoteAddress)
+        if connections.isEmpty { stopped?() }
+    }
+
+    // MARK: Time
+
+    /// Fine enough that no deadline is late by more than an eighth.
+    private var tickInterval: Duration {
+        let shortest = min(
+            configuration.headTimeout,
+            configuration.bodyTimeout,
+            configuration.idleTimeout
+        )
+        return max(.milliseconds(10), min(.milliseconds(500), shortest / 8))
+    }
+
+    private func tick() {
+        let now = ContinuousClock.now
+        for connection in connections.values { connection.tick(now) }
+    }
+
+    // MARK: Stopping
+
+    /// Takes no more connections, answers what is in flight, and calls `done` when all are closed;
+    /// those that are not after `grace` are cut off.
+    func stop(within grace: Duration, done: @escaping @Sendable () -> Void) {
+        closeListeners()
+        let deadline = loop.schedule(after: grace) { [self] in cutOff() }
+        stopped = { [self] in
+            stopped = nil
+            deadline.cancel()
+            clock?.cancel()
+            clock = nil
+            done()
+        }
+        for connection in Array(connections.values) { connection.beginStop() }
+        if connections.isEmpty { stopped?() }
+    }
+
+    func closeListeners() {
+        for listener in listeners { listener.close() }
+        listeners = []
+    }
+
+    private func cutOff() {
+        if !connections.isEmpty {
+            log.warning(
+                "connections cut off by the end of the grace period",
+                [.count: .integer(connections.count)]
+            )
+        }
+        for connection in Array(connections.values) {
+            connection.cancelTasks()
+            connection.abort()
+        }
+    }
+
+    // MARK: Scripting
+
+    func setMaxConcurrentStreams(_ count: Int) {
+        maxConcurrentStreams = count
+        for connection in connections.values {
+            (connection.driver as? HTTP2Connection)?.setMaxConcurrentStreams(count)
+        }
+    }
+
+    func goaway(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+        for connection in Array(connections.values) where id == nil || connection.id == id {
+            (connection.driver as? HTTP2Connection)?
+                .goaway(lastStreamID: lastStreamID, code: code, data: data)
+        }
+    }
+
+    // MARK: Records
+
+    func record(_ progress: RequestInProgress, _ response: HTTPServerResponse) {
+        let duration = ContinuousClock.now - progress.startedAt
+        instruments.answered(progress.request.method, response.status, after: duration)
+        guard log.level <= .debug else { return }
+        // The route, not the path: paths hold tokens.
+        log.debug(
+            "request answered",
+            [
+                .httpMethod: .string(progress.request.method.rawValue),
+                .httpRoute: .string(progress.match.pattern),
+                .httpStatus: .integer(response.status),
+                .bytes: .integer(response.body.count),
+                .durationMilliseconds: .double(duration / .milliseconds(1)),
+                .connection: .integer(progress.request.connectionID),
+                .networkPeer: .string(progress.request.remoteAddress),
+            ]
+        )
+    }
+}
+
+private let connectionCount = Atomic<Int>(0)
+
+private func nextConnectionID() -> Int {
+    connectionCount.add(1, ordering: .relaxed).newValue
+}
+
+/// How many connections are open, over all loops of a server.
+final class ConnectionLimits: @unchecked Sendable {
+    private let maximum: Int
+    private let maximumPerAddress: Int?
+    private let lock = Lock()
+    private var count = 0
+    private var countByAddress: [String: Int] = [:]
+
+    init(_ configuration: HTTPServerConfiguration) {
+        maximum = configuration.maximumConnections
+        maximumPerAddress = configuration.maximumConnectionsPerAddress
+    }
+
+    func admit(_ address: String) -> Bool {
+        lock.withLock {
+            guard count < maximum else { return false }
+            if let maximumPerAddress {
+                guard countByAddress[address, default: 0] < maximumPerAddress else { return false }
+                countByAddress[address, default: 0] += 1
+            }
+            count += 1
+            return true
+        }
+    }
+
+    func release(_ address: String) {
+        lock.withLock {
+            count -= 1
+            guard let open = countByAddress[address] else { return }
+            countByAddress[address] = open > 1 ? open - 1 : nil
+        }
+    }
+}
+
+/// The server's instruments, looked up once.
+final class Instruments: Sendable {
+    let connections: Gauge
+    let refusedConnections: Counter
+    let refusedTLS: Counter
+    private let refusedRequests: [Int: Counter]
+    private let otherRefusals: Counter
+    /// By method, then by the status' first digit less one.
+    private let requests: [HTTPMethod: [Counter]]
+    private let duration: Histogram
+
+    init(_ metrics: Metrics) {
+        connections = metrics.gauge(.httpConnections)
+        refusedConnections = metrics.counter(.httpRefused, ["reason": "connections"])
+        refusedTLS = metrics.counter(.httpRefused, ["reason": "tls"])
+        var refused: [Int: Counter] = [:]
+        for status in [400, 408, 413, 414, 417, 431, 501, 505] {
+            refused[status] = metrics.counter(.httpRefused, ["reason": "\(status)"])
+        }
+        refusedRequests = refused
+        otherRefusals = metrics.counter(.httpRefused, ["reason": "other"])
+        var requests: [HTTPMethod: [Counter]] = [:]
+        for method in HTTPMethod.allCases {
+            requests[method] = (1...5).map {
+                metrics.counter(
+                    .httpRequests,
+                    ["method": method.rawValue, "status": "\($0)xx"]
+                )
+            }
+        }
+        self.requests = requests
+        duration = metrics.histogram(.httpRequestDuration)
+    }
+
+    /// The server itself turned a request away with this status.
+    func refused(_ status: Int) { (refusedRequests[status] ?? otherRefusals).add(1) }
+
+    func answered(_ method: HTTPMethod, _ status: Int, after time: Duration) {
+        requests[method]?[responseStatus(status) / 100 - 1].add(1)
+        duration.observe(time)
+    }
+}
