@@ -6,3 +6,18 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
+
+// For Cryptography: macros and variadics that Swift cannot call.
+#include <openssl/core_names.h>
+#include <openssl/ecdsa.h>
+#include <openssl/hmac.h>
+
+static inline EVP_PKEY *carillon_generate_p256(void) { return EVP_EC_gen("P-256"); }
+static inline EVP_PKEY *carillon_generate_rsa(unsigned int bits) { return EVP_RSA_gen(bits); }
+static inline long carillon_bio_memory(BIO *bio, const char **start) {
+    return BIO_get_mem_data(bio, (char **)start);
+}
+static inline void carillon_free(void *pointer) { OPENSSL_free(pointer); }
+static inline int carillon_print_name(BIO *bio, const X509_NAME *name) {
+    return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
+}

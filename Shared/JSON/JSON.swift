@@ -41,9 +41,16 @@ extension JSONValue {
     public var integer: Int? {
         switch self {
         case .integer(let value): Int(exactly: value)
-        case .double(let value): Int(exactly: value)
+        case .double(let value): whole(value)
         case .null, .bool, .number, .string, .array, .object: nil
         }
+    }
+
+    /// `Int(exactly:)` without its call of libm's `trunc`, which not every link brings along.
+    private func whole(_ value: Double) -> Int? {
+        guard value >= -0x1p63, value < 0x1p63 else { return nil }
+        let integer = Int(value)
+        return Double(integer) == value ? integer : nil
     }
 
     /// The number, to the nearest `Double`; `nil` where that would be infinite.
