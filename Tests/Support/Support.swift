@@ -1,1 +1,67 @@
-// What only tests share.
+import Foundation
+
+/// What only tests share: child processes, a stack of the built executables, records on Kafka.
+///
+/// `deploy/test` says where things are, by the environment. What is not there is `nil`, and the
+/// suites that need it are skipped with a reason.
+package enum TestEnvironment {
+    /// A libpq URI of a server where databases and schemas may be made and dropped.
+    package static let databaseURL = value("DATABASE_URL")
+    /// A real broker.
+    package static let kafkaBootstrapServers = value("KAFKA_BOOTSTRAP_SERVERS")
+    /// The folder of the built executables.
+    package static let executables = value("CARILLON_BIN")
+    /// A Python with what deploy/test-requirements.txt lists.
+    package static let python = value("CARILLON_PYTHON")
+
+    package static func value(_ name: String) -> String? {
+        guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {
+            return nil
+        }
+        return value
+    }
+
+    /// For names of databases, schemas, topics and apps: no two are equal, on one machine, ever.
+    package static func unique(_ prefix: String) -> String {
+        let random = UInt64.random(in: 0..<(1 << 40))
+        return prefix + String(ProcessInfo.processInfo.processIdentifier, radix: 36)
+            + String(random, radix: 36)
+    }
+}
+
+/// A promise that did not hold, where there is nothing to compare.
+package struct TestFailure: Error, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// Runs what blocks on a thread of its own, so that the pool that the tests run on never waits.
+package func onThread<Value: Sendable>(
+    _ body: @escaping @Sendable () throws -> Value
+) async throws -> Value {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+    }
+}
+
+/// Asks again and again, every 10 ms, until there is an answer: for what has no event of its own,
+/// such as a count behind HTTP. The suite's time limit is not enough of a bound: this one names
+/// what was waited for.
+package func eventually<Value>(
+    _ what: String,
+    within limit: Duration = .seconds(30),
+    isolation: isolated (any Actor)? = #isolation,
+    _ ask: () async throws -> Value?
+) async throws -> Value {
+    let deadline = ContinuousClock.now + limit
+    while true {
+        if let value = try await ask() { return value }
+        guard ContinuousClock.now < deadline else {
+            throw TestFailure("not within \(limit): \(what)")
+        }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}

@@ -1,0 +1,192 @@
+import Foundation
+package import JSON
+
+/// What a server answered.
+package struct HTTPAnswer: Sendable {
+    package let status: Int
+    /// Names in lower case.
+    package let headers: [(name: String, value: String)]
+    package let body: [UInt8]
+
+    package var text: String { String(decoding: body, as: UTF8.self) }
+    package var json: JSONValue? { try? JSONValue.parse(body) }
+
+    package func header(_ name: String) -> String? {
+        headers.first { $0.name == name.lowercased() }?.value
+    }
+}
+
+/// One HTTP/1.1 call over a connection of its own, to a plain listener of this machine.
+///
+/// Made by hand and not with HTTPTransport, so that a fault that client and server share is seen.
+package func http(
+    _ method: String,
+    _ url: String,
+    headers: [String: String] = [:],
+    body: JSONValue? = nil
+) async throws -> HTTPAnswer {
+    try await http(
+        method,
+        url,
+        headers: headers.merging(body == nil ? [:] : ["Content-Type": "application/json"]) {
+            mine,
+            _ in mine
+        },
+        bytes: body?.bytes ?? []
+    )
+}
+
+package func http(
+    _ method: String,
+    _ url: String,
+    headers: [String: String],
+    bytes: [UInt8]
+) async throws -> HTTPAnswer {
+    guard let parts = URLComponents(string: url), let port = parts.port else {
+        throw TestFailure("not a URL with a port: \(url)")
+    }
+    var target = parts.percentEncodedPath.isEmpty ? "/" : parts.percentEncodedPath
+    if let query = parts.percentEncodedQuery { target += "?\(query)" }
+    var head = "\(method) \(target) HTTP/1.1\r\nHost: \(parts.host ?? ""):\(port)\r\n"
+    head += "Connection: close\r\n"
+    for (name, value) in headers { head += "\(name): \(value)\r\n" }
+    if !bytes.isEmpty || ["POST", "PUT"].contains(method) {
+        head += "Content-Length: \(bytes.count)\r\n"
+    }
+    let request = Array(head.utf8) + Array("\r\n".utf8) + bytes
+    let answer = try await onThread {
+        let socket = try LoopbackSocket(port: UInt16(port))
+        defer { socket.close() }
+        try socket.send(request)
+        return try socket.receiveAll()
+    }
+    return try parse(answer, of: "\(method) \(url)")
+}
+
+/// Reads an answer that ended with its connection.
+private func parse(_ answer: [UInt8], of call: String) throws -> HTTPAnswer {
+    let end = Array("\r\n\r\n".utf8)
+    guard let split = answer.firstRange(of: end) else {
+        throw TestFailure("\(call): no whole answer, \(answer.count) bytes")
+    }
+    var lines = String(decoding: answer[..<split.lowerBound], as: UTF8.self)
+        .split(separator: "\r\n").map(String.init)
+    let words = lines.removeFirst().split(separator: " ")
+    guard words.count >= 2, let status = Int(words[1]) else {
+        throw TestFailure("\(call): no status")
+    }
+    let headers: [(name: String, value: String)] = lines.map { line in
+        let colon = line.firstIndex(of: ":") ?? line.endIndex
+        let value = line[colon...].dropFirst().drop { $0 == " " }
+        return (line[..<colon].lowercased(), String(value))
+    }
+    var body = Array(answer[split.upperBound...])
+    if headers.contains(where: { $0.name == "transfer-encoding" && $0.value == "chunked" }) {
+        body = try joinChunks(body[...], of: call)
+    } else if let length = headers.first(where: { $0.name == "content-length" })?.value,
+        Int(length) != body.count, !call.hasPrefix("HEAD")
+    {
+        throw TestFailure("\(call): \(body.count) bytes of \(length)")
+    }
+    return HTTPAnswer(status: status, headers: headers, body: body)
+}
+
+private func joinChunks(_ bytes: ArraySlice<UInt8>, of call: String) throws -> [UInt8] {
+    var rest = bytes
+    var body: [UInt8] = []
+    while let line = rest.firstRange(of: [13, 10]) {
+        let text = String(decoding: rest[rest.startIndex..<line.lowerBound], as: UTF8.self)
+        guard let size = Int(text, radix: 16),
+            rest.distance(from: line.upperBound, to: rest.endIndex) >= size
+        else { break }
+        if size == 0 { return body }
+        body += rest[line.upperBound..<(line.upperBound + size)]
+        rest = rest[(line.upperBound + size)...].dropFirst(2)
+    }
+    throw TestFailure("\(call): broken chunks")
+}
+
+/// A blocking connection to a port of this machine.
+private struct LoopbackSocket {
+    private let descriptor: Int32
+
+    init(port: UInt16) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var limit = timeval(tv_sec: 30, tv_usec: 0)
+        for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
+            unsafe setsockopt(
+                descriptor,
+                SOL_SOCKET,
+                option,
+                &limit,
+                socklen_t(MemoryLayout<timeval>.size)
+            )
+        }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(descriptor, $0, size)
+            }
+        }
+        guard status == 0 else {
+            close()
+            throw TestFailure("nothing listens on port \(port)")
+        }
+    }
+
+    func send(_ bytes: [UInt8]) throws {
+        var sent = 0
+        while sent < bytes.count {
+            let count = unsafe bytes[sent...].withUnsafeBytes {
+                unsafe Foundation.send(
+                    descriptor,
+                    $0.baseAddress,
+                    $0.count,
+                    Int32(MSG_NOSIGNAL)
+                )
+            }
+            guard count > 0 else { throw TestFailure("the connection was closed to us") }
+            sent += count
+        }
+    }
+
+    func receiveAll() throws -> [UInt8] {
+        var received: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = unsafe recv(descriptor, &buffer, buffer.count, 0)
+            if count == 0 { return received }
+            guard count > 0 else {
+                throw TestFailure(
+                    "the connection broke or was silent, after \(received.count) bytes"
+                )
+            }
+            received += buffer[0..<count]
+        }
+    }
+
+    func close() {
+        _ = Foundation.close(descriptor)
+    }
+}
+
+/// A port of this machine that nothing listens on, for a listener that cannot choose its own.
+package func freePort() throws -> Int {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+        unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            unsafe bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
+        }
+    }
+    guard status else { throw TestFailure("no free port") }
+    return Int(UInt16(bigEndian: address.sin_port))
+}

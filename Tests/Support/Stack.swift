@@ -1,0 +1,292 @@
+import Foundation
+package import JSON
+
+/// Carillon as an operator runs it: the built executables, the simulator, a database and topics of
+/// its own. Everything is on this machine, on ports of its own, and gone afterwards.
+///
+/// On the broker of `KAFKA_BOOTSTRAP_SERVERS` the topics have a prefix; where there is none, the
+/// simulator hosts librdkafka's mock cluster.
+package final class Stack: Sendable {
+    package let database: TestDatabase
+    package let simulatorProcess: ChildProcess
+    package let simulator: SimulatorControl
+    package let kafka: KafkaClient
+    /// The topics' prefix.
+    package let prefix: String
+    /// What every service and the command get.
+    package let environment: [String: String]
+    /// The simulator's TLS listener, where channel URIs lead.
+    package let origin: String
+    private let folder: String
+
+    /// Runs the body with a whole stack, registration and one dispatcher included where asked for.
+    package static func with<Value: Sendable>(
+        _ extra: [String: String] = [:],
+        isolation: isolated (any Actor)? = #isolation,
+        _ body: (Stack) async throws -> Value
+    ) async throws -> Value {
+        let folder = "/tmp/" + TestEnvironment.unique("carillon-e2e-")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let database = try await TestDatabase.make()
+        do {
+            let (process, ports) = try await startSimulator(in: folder)
+            do {
+                let stack = try await Stack(
+                    database: database,
+                    simulatorProcess: process,
+                    ports: ports,
+                    folder: folder,
+                    extra: extra
+                )
+                _ = try await stack.carillon("migrate")
+                let value = try await body(stack)
+                await process.stop()
+                try await database.drop()
+                return value
+            } catch {
+                await process.stop()
+                throw error
+            }
+        } catch {
+            try? await database.drop()
+            throw error
+        }
+    }
+
+    private struct Ports {
+        let control: Int
+        let tls: Int
+        let sandbox: Int
+    }
+
+    private static func startSimulator(in folder: String) async throws -> (ChildProcess, Ports) {
+        let tls = try freePort()
+        let sandbox = try freePort()
+        let process = try await ChildProcess.start(
+            executable("carillon-simulator"),
+            environment: [
+                "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "HTTP_TLS_PORT": String(tls),
+                "SIMULATOR_SANDBOX_PORT": String(sandbox), "LOG_FORMAT": "json",
+                "SIMULATOR_CREDENTIALS_DIR": "\(folder)/credentials",
+                "SIMULATOR_CA_FILE": "\(folder)/credentials/ca.pem",
+                "SIMULATOR_KAFKA": TestEnvironment.kafkaBootstrapServers == nil ? "true" : "false",
+            ]
+        )
+        do {
+            let control = try await process.port()
+            let address = "http://127.0.0.1:\(control)"
+            try await waitUntilReady(process, address)
+            return (process, Ports(control: control, tls: tls, sandbox: sandbox))
+        } catch {
+            await process.stop()
+            throw error
+        }
+    }
+
+    private init(
+        database: TestDatabase,
+        simulatorProcess: ChildProcess,
+        ports: Ports,
+        folder: String,
+        extra: [String: String]
+    ) async throws {
+        var broker = TestEnvironment.kafkaBootstrapServers
+        if broker == nil {
+            broker = try await simulatorProcess.event("mock broker")["bootstrap"]?.string
+        }
+        guard let broker else { throw TestFailure("the simulator logged no mock broker") }
+        self.database = database
+        self.simulatorProcess = simulatorProcess
+        self.folder = folder
+        simulator = SimulatorControl(url: "http://127.0.0.1:\(ports.control)")
+        kafka = KafkaClient(bootstrapServers: broker)
+        prefix = TestEnvironment.unique("e2e-") + "."
+        origin = "https://127.0.0.1:\(ports.tls)"
+        let key = (0..<32).map { _ in UInt8.random(in: 0...255) }
+        environment = [
+            "DATABASE_URL": database.url, "KAFKA_BOOTSTRAP_SERVERS": broker,
+            "KAFKA_TOPIC_PREFIX": prefix, "KAFKA_PARTITIONS": "4",
+            "KAFKA_GROUP_ID": "\(prefix)dispatcher", "LOG_FORMAT": "json",
+            "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0",
+            "CARILLON_MASTER_KEYS": "e2e:\(Data(key).base64EncodedString())",
+            "APNS_PRODUCTION_URL": origin,
+            "APNS_SANDBOX_URL": "https://127.0.0.1:\(ports.sandbox)",
+            "FCM_URL": origin, "FCM_IID_URL": origin, "FCM_TOKEN_HOSTS": "127.0.0.1:\(ports.tls)",
+            "WNS_LIVE_TOKEN_URL": origin, "WNS_ENTRA_TOKEN_URL": origin,
+            "WNS_CHANNEL_HOSTS": "127.0.0.1:\(ports.tls)",
+            "PROVIDER_CA_FILE": "\(folder)/credentials/ca.pem",
+        ].merging(extra) { _, theirs in theirs }
+    }
+
+    /// The file of a built executable.
+    package static func executable(_ name: String) -> String {
+        "\(TestEnvironment.executables ?? ".build/release")/\(name)"
+    }
+
+    private static func waitUntilReady(_ process: ChildProcess, _ url: String) async throws {
+        _ = try await eventually("\(process.name) is ready: \(process.lastWords)") {
+            try await http("GET", "\(url)/readyz").status == 200 ? true : nil
+        }
+    }
+
+    // MARK: - Services and the command
+
+    /// A service that is up: its process and its plain HTTP address.
+    package struct Service: Sendable {
+        package let process: ChildProcess
+        package let url: String
+    }
+
+    /// Starts a service and waits until it says that it is ready.
+    package func start(
+        _ executable: String,
+        _ extra: [String: String] = [:]
+    ) async throws -> Service {
+        let process = try await ChildProcess.start(
+            Self.executable(executable),
+            environment: environment.merging(extra) { _, theirs in theirs }
+        )
+        do {
+            let url = "http://127.0.0.1:\(try await process.port())"
+            try await Self.waitUntilReady(process, url)
+            return Service(process: process, url: url)
+        } catch {
+            await process.stop()
+            throw error
+        }
+    }
+
+    /// Runs the operator's command, and fails with what it says when it does.
+    @discardableResult
+    package func carillon(_ arguments: String...) async throws -> String {
+        try await run(Self.executable("carillon"), arguments, environment: environment)
+            .successful("carillon \(arguments.prefix(3).joined(separator: " "))")
+    }
+
+    // MARK: - Apps
+
+    package struct App: Sendable {
+        package let id: String
+        package let appKey: String
+        package let masterKey: String
+        package let bundleID = "com.example.bells"
+
+        package var clientHeaders: [String: String] { ["X-LC-Id": id, "X-LC-Key": appKey] }
+        package var masterHeaders: [String: String] {
+            ["X-LC-Id": id, "X-LC-Key": "\(masterKey),master"]
+        }
+    }
+
+    /// A new app that holds credentials for all three providers.
+    package func makeApp() async throws -> App {
+        let id = TestEnvironment.unique("app-")
+        let created = try JSONValue.parse(try await carillon("app", "create", id, "--json"))
+        guard let appKey = created["appKey"]?.string, let masterKey = created["masterKey"]?.string
+        else { throw TestFailure("app create told no keys") }
+        let app = App(id: id, appKey: appKey, masterKey: masterKey)
+        let apns = try credentials("apns.json")
+        let wns = try credentials("wns.json")
+        let directory = "\(folder)/credentials"
+        try await carillon(
+            "credentials",
+            "set",
+            "apns",
+            id,
+            "--topic",
+            app.bundleID,
+            "--key-file",
+            "\(directory)/apns.p8",
+            "--key-id",
+            apns["keyId"]?.string ?? "",
+            "--team-id",
+            apns["teamId"]?.string ?? ""
+        )
+        try await carillon(
+            "credentials",
+            "set",
+            "fcm",
+            id,
+            "--service-account-file",
+            "\(directory)/service-account.json"
+        )
+        let secret = "\(folder)/\(id).wns"
+        try (wns["clientSecret"]?.string ?? "")
+            .write(toFile: secret, atomically: true, encoding: .utf8)
+        try await carillon(
+            "credentials",
+            "set",
+            "wns",
+            id,
+            "--client-id",
+            wns["clientId"]?.string ?? "",
+            "--client-secret-file",
+            secret,
+            "--tenant",
+            wns["tenant"]?.string ?? ""
+        )
+        return app
+    }
+
+    private func credentials(_ name: String) throws -> JSONValue {
+        let path = "\(folder)/credentials/\(name)"
+        guard let data = FileManager.default.contents(atPath: path) else {
+            throw TestFailure("the simulator wrote no \(name)")
+        }
+        return try JSONValue.parse([UInt8](data))
+    }
+
+    // MARK: - Events and what became of them
+
+    package func topic(_ name: String) -> String { prefix + name }
+
+    /// Writes push requests as plain JSON records, in order, keyed by their ids.
+    package func send(_ requests: JSONValue...) async throws {
+        try await kafka.produce(
+            requests.map { ($0["id"]?.string ?? "none", $0.text) },
+            to: topic("push.requests")
+        )
+    }
+
+    /// The push of an event as `carillon push show --json` has it, once nothing of it is pending.
+    package func finishedPush(event id: String) async throws -> JSONValue {
+        try await eventually("the push of event \(id) is finished") {
+            let answer = try await run(
+                Self.executable("carillon"),
+                ["push", "show", "--event", id, "--json"],
+                environment: environment
+            )
+            guard answer.exit == .status(0), let push = try? JSONValue.parse(answer.output),
+                push["pending"]?.integer == 0, push["status"]?.string == "done"
+            else { return nil }
+            return push
+        }
+    }
+
+    /// The outcomes of one event, once there are so many.
+    package func outcomes(_ count: Int, event id: String) async throws -> [JSONValue] {
+        try await eventually("\(count) outcomes of event \(id)") {
+            let all = try await kafka.records(on: topic("push.outcomes"))
+                .compactMap(\.json).filter { $0["eventId"]?.string == id }
+            return all.count >= count ? all : nil
+        }
+    }
+
+    /// The dead letters, once there are so many of this key.
+    package func deadLetters(_ count: Int, key: String) async throws -> [KafkaRead] {
+        try await eventually("\(count) dead letters of key \(key)") {
+            let all = try await kafka.records(on: topic("push.dead-letters"))
+                .filter { $0.key == key }
+            return all.count >= count ? all : nil
+        }
+    }
+}
+
+extension JSONValue {
+    /// `targeted = delivered + failed + expired + suppressed + inDoubt + pending`.
+    package var booksBalance: Bool {
+        let names = ["delivered", "failed", "expired", "suppressed", "inDoubt", "pending"]
+        guard let targeted = self["targeted"]?.integer else { return false }
+        return names.reduce(0) { $0 + (self[$1]?.integer ?? 0) } == targeted
+    }
+}

@@ -1,0 +1,38 @@
+import Foundation
+
+/// A database of one's own on the server of `DATABASE_URL`, made and dropped through Debian's psql.
+///
+/// For what must share nothing with its neighbours, advisory locks and NOTIFY channels included.
+package struct TestDatabase: Sendable {
+    package let name: String
+    package let url: String
+
+    package static func make() async throws -> TestDatabase {
+        guard let server = TestEnvironment.databaseURL, var parts = URLComponents(string: server)
+        else { throw TestFailure("DATABASE_URL is not set") }
+        let name = TestEnvironment.unique("carillon_test_")
+        _ = try await psql(server, "create database \(name)")
+        parts.path = "/\(name)"
+        guard let url = parts.string else { throw TestFailure("DATABASE_URL is not a URL") }
+        return TestDatabase(name: name, url: url)
+    }
+
+    /// Rows of one column each line; columns are parted by `|`.
+    package func query(_ sql: String) async throws -> [String] {
+        try await Self.psql(url, sql)
+    }
+
+    package func drop() async throws {
+        guard let server = TestEnvironment.databaseURL else { return }
+        _ = try await Self.psql(server, "drop database if exists \(name) with (force)")
+    }
+
+    private static func psql(_ url: String, _ sql: String) async throws -> [String] {
+        try await run(
+            "/usr/bin/psql",
+            ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url, "-c", sql]
+        )
+        .successful("psql")
+        .split(separator: "\n").map(String.init)
+    }
+}
