@@ -31,6 +31,7 @@ package struct CertificateAuthority: Sendable {
     ///   - client: For a client's side of TLS instead of a server's.
     ///   - userID: The subject's `UID`, where Apple puts a certificate's topic.
     /// - Returns: Both in PEM, the key as PKCS#8.
+    /// - Throws: `badCertificate` for a host that is none.
     package func issue(
         hosts: [String] = ["localhost", "127.0.0.1", "::1"],
         client: Bool = false,
@@ -79,6 +80,7 @@ private struct CertificateTemplate {
     ///   - days: How long it will be valid, beginning an hour ago.
     ///   - key: The certificate's own.
     ///   - issuer: `nil` for one that signs itself.
+    /// - Throws: `library`, where OpenSSL itself fails.
     init(days: Int, key: SigningKey, issuer: Certificate?) throws(CryptographyError) {
         guard let pointer = unsafe X509_new() else { throw libraryFailure("X509_new") }
         certificate = unsafe Certificate(adopting: pointer)

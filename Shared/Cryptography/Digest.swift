@@ -35,7 +35,7 @@ private struct Digest: @unchecked Sendable {
     private let algorithm: OpaquePointer
     private let byteCount: Int
 
-    /// - Parameter name: One that every OpenSSL's default provider has.
+    /// Takes a name that every OpenSSL's default provider has.
     private init(_ name: String, bytes: Int) {
         guard let algorithm = unsafe EVP_MD_fetch(nil, name, nil) else {
             fatalError("libcrypto has no \(name)")

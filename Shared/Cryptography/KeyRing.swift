@@ -52,6 +52,7 @@ package struct KeyRing: Sendable {
     ///   - plaintext: At most 2³⁰ bytes.
     ///   - context: What the value is and whose, as `credential/shop/apns/com.example.shop`.
     /// - Returns: The sealed value, as this type's comment lays it out.
+    /// - Throws: `library`, where OpenSSL itself fails.
     package func seal(_ plaintext: [UInt8], context: String) throws(CryptographyError) -> [UInt8] {
         let key = keys[0]
         let head = [Self.version, UInt8(key.id.utf8.count)] + Array(key.id.utf8)

@@ -96,7 +96,7 @@ package struct SigningKey: Sendable {
         return try SigningKey(unsafe KeyHandle(adopting: key))
     }
 
-    /// - Parameter bits: At least 2048; 2048 takes some 100 ms.
+    /// Makes an RSA key of at least 2048 bits, which takes some 100 ms.
     package static func generateRSA(bits: Int = 2048) throws(CryptographyError) -> SigningKey {
         guard let key = unsafe carillon_generate_rsa(UInt32(bits)) else {
             throw libraryFailure("EVP_RSA_gen")
