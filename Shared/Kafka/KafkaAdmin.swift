@@ -108,7 +108,7 @@ private final class AdminCall {
     /// - Returns: What this call made; what another made in the meantime is there as well.
     func create(_ topics: [(name: String, partitions: Int)]) throws(KafkaError) -> [String] {
         var natives: [OpaquePointer?] = unsafe []
-        defer { for unsafenative in unsafe natives { unsafe rd_kafka_NewTopic_destroy(native) } }
+        defer { unsafe natives.forEach { unsafe rd_kafka_NewTopic_destroy($0) } }
         for (name, partitions) in topics {
             let native = unsafe rd_kafka_NewTopic_new(name, Int32(partitions), -1, nil, 0)
             guard let native = unsafe native else {
@@ -178,7 +178,8 @@ extension KafkaEvent {
             var count = 0
             let topics = unsafe rd_kafka_CreateTopics_result_topics(result, &count)
             var created: [String] = []
-            for unsafetopic in unsafe UnsafeBufferPointer(start: topics, count: count) {
+            for index in 0..<count {
+                let topic = unsafe topics?[index]
                 let name = unsafe String(cString: rd_kafka_topic_result_name(topic))
                 switch unsafe rd_kafka_topic_result_error(topic) {
                 case RD_KAFKA_RESP_ERR_NO_ERROR: created.append(name)
