@@ -139,15 +139,15 @@ final class KafkaClient: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Lets go of queue and pipe, and destroys the client on a thread of its own, as that may block.
-    ///
-    /// - Parameter done: Called on that thread, when the last of librdkafka's threads is gone.
-    func destroy(then done: @escaping @Sendable () -> Void) {
+    /// Lets go of queue and pipe, and destroys the client on a thread of its own, as that may block;
+    /// `done` is called on that thread, when the last of librdkafka's is gone. A member that does
+    /// not leave its group is what a crash looks like to the others.
+    func destroy(leavingGroup: Bool = true, then done: @escaping @Sendable () -> Void) {
         guard !isReleased else { return done() }
         precondition(!isServing, "an event is alive")
         isReleased = true
         detach()
-        unsafe destroyClient(pointer, consumerClose: true, then: done)
+        unsafe destroyClient(pointer, consumerClose: leavingGroup, then: done)
     }
 
     /// Leaves the client as it is, for the process' end: to destroy it now could block for ever.

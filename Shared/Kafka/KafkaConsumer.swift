@@ -133,6 +133,8 @@ package actor KafkaConsumer {
         if state == .stopping { advanceStop() }
     }
 
+    var hasWaiters: Bool { !waiters.isEmpty }
+
     private func giveUpWaiting(_ id: Int) {
         guard let index = waiters.firstIndex(where: { $0.id == id }) else { return }
         waiters.remove(at: index).continuation.resume(returning: nil)

@@ -100,6 +100,9 @@ package actor KafkaProducer {
     /// `nil` when a broker can be talked to; else what is in the way. From any thread.
     package nonisolated func notReadyReason() -> String? { availability.reason }
 
+    /// Records with librdkafka, not answered.
+    package var outstandingRecords: Int { outstanding }
+
     // MARK: Sending
 
     /// Writes records, and waits until each is acknowledged or has failed. Cancelling the task does
