@@ -29,9 +29,9 @@ struct TokenTests {
     private static let rs256Token =
         "eyJhbGciOiJSUzI1NiJ9." + claims + ".cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJb"
         + "u3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFd"
-        + "iuB--f_nZLgrnbyTytWO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--"
+        + "iuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--"
         + "xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5"
-        + "AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rg"
+        + "AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw"
 
     private static func pem(_ label: String, _ base64: String) -> String {
         "-----BEGIN \(label)-----\n\(base64)\n-----END \(label)-----\n"
