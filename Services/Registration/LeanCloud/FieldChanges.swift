@@ -1,0 +1,190 @@
+package import JSON
+
+/// What a saved body changes: plain values, `__op` values and dotted keys, in LeanCloud's form.
+/// Pure: an object in, an object out.
+package struct FieldChanges: Sendable {
+    /// The object with every change applied.
+    package private(set) var object: JSONObject
+    /// The top-level keys that the body named.
+    package private(set) var changed: Set<String> = []
+    /// The value that each key changed by an operation has now, which some clients need back.
+    package private(set) var results: JSONObject = [:]
+
+    /// Keys that only the server sets; clients that send a whole object back include them.
+    private static let serverOwned: Set<String> = ["objectId", "createdAt", "updatedAt"]
+    private static let maximumPathSegments = 8
+
+    /// - Throws: `LeanCloudError` that names the key.
+    package init(_ body: JSONObject, to object: JSONObject) throws(LeanCloudError) {
+        self.object = object
+        for (key, value) in body where !Self.serverOwned.contains(key) {
+            let path = key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+            guard path.count <= Self.maximumPathSegments, path.allSatisfy({ !$0.isEmpty }) else {
+                throw LeanCloudError(code: 105, "Bad key name: \(key)")
+            }
+            try apply(value, at: path, key: key)
+        }
+    }
+
+    private mutating func apply(
+        _ value: JSONValue,
+        at path: [String],
+        key: String
+    ) throws(LeanCloudError) {
+        changed.insert(path[0])
+        guard let operation = value.object, let name = operation["__op"] else {
+            try store(value, at: path, key: key)
+            return
+        }
+        guard let name = name.string else { throw wrongType(key, "an operation's name") }
+        if name == "Batch" {
+            guard let operations = operation["ops"]?.array else {
+                throw wrongType(key, "an array in \"ops\"")
+            }
+            for operation in operations { try apply(operation, at: path, key: key) }
+            return
+        }
+        let result = try FieldOperation(name, operation, key: key)
+            .apply(to: lookUp(path), key: key)
+        try store(result, at: path, key: key)
+        if let result, path.count == 1 { results[key] = result }
+    }
+
+    private func lookUp(_ path: [String]) -> JSONValue? {
+        var value: JSONValue? = .object(object)
+        for segment in path { value = value?.object?[segment] }
+        return value
+    }
+
+    private mutating func store(
+        _ value: JSONValue?,
+        at path: [String],
+        key: String
+    ) throws(LeanCloudError) {
+        object = try stored(value, at: path[...], in: object, key: key)
+    }
+
+    private func stored(
+        _ value: JSONValue?,
+        at path: ArraySlice<String>,
+        in object: JSONObject,
+        key: String
+    ) throws(LeanCloudError) -> JSONObject {
+        var object = object
+        guard let segment = path.first else { return object }
+        if path.count == 1 {
+            if let value {
+                object[segment] = value
+            } else {
+                object.removeValue(forKey: segment)
+            }
+            return object
+        }
+        let inner: JSONObject
+        switch object[segment] {
+        case nil, .null?: inner = [:]
+        case .object(let existing)?: inner = existing
+        default: throw wrongType(key, "a path through objects")
+        }
+        object[segment] = .object(
+            try stored(value, at: path.dropFirst(), in: inner, key: key)
+        )
+        return object
+    }
+}
+
+/// One `__op`.
+private enum FieldOperation {
+    case delete
+    case increment(JSONValue)
+    case add([JSONValue])
+    case addUnique([JSONValue])
+    case remove([JSONValue])
+    case bits(Int64, (Int64, Int64) -> Int64)
+
+    init(_ name: String, _ operation: JSONObject, key: String) throws(LeanCloudError) {
+        switch name {
+        case "Delete": self = .delete
+        case "Increment", "Decrement":
+            let amount = operation["amount"] ?? 1
+            switch amount {
+            case .integer(let number) where name == "Decrement":
+                let (negative, overflow) = Int64(0).subtractingReportingOverflow(number)
+                guard !overflow else { throw wrongType(key, "a smaller amount") }
+                self = .increment(.integer(negative))
+            case .double(let number) where name == "Decrement": self = .increment(.double(-number))
+            case .integer, .double: self = .increment(amount)
+            default: throw wrongType(key, "a number in \"amount\"")
+            }
+        case "Add", "AddUnique", "Remove":
+            guard let objects = operation["objects"]?.array else {
+                throw wrongType(key, "an array in \"objects\"")
+            }
+            switch name {
+            case "Add": self = .add(objects)
+            case "AddUnique": self = .addUnique(objects)
+            default: self = .remove(objects)
+            }
+        case "BitAnd", "BitOr", "BitXor":
+            guard case .integer(let value)? = operation["value"] else {
+                throw wrongType(key, "a whole number in \"value\"")
+            }
+            switch name {
+            case "BitAnd": self = .bits(value, &)
+            case "BitOr": self = .bits(value, |)
+            default: self = .bits(value, ^)
+            }
+        default: throw LeanCloudError(code: 1, "The operation \(name) on \(key) is not supported.")
+        }
+    }
+
+    /// - Returns: What the key holds afterwards; `nil` when it is gone.
+    func apply(to old: JSONValue?, key: String) throws(LeanCloudError) -> JSONValue? {
+        switch self {
+        case .delete: return nil
+        case .increment(let amount): return try Self.sum(old ?? 0, amount, key: key)
+        case .add(let objects): return .array(try list(old, key) + objects)
+        case .addUnique(let objects):
+            var result = try list(old, key)
+            for object in objects where !result.contains(object) { result.append(object) }
+            return .array(result)
+        case .remove(let objects):
+            return .array(try list(old, key).filter { !objects.contains($0) })
+        case .bits(let value, let combine):
+            switch old ?? 0 {
+            case .null: return .integer(combine(0, value))
+            case .integer(let number): return .integer(combine(number, value))
+            default: throw wrongType(key, "a whole number")
+            }
+        }
+    }
+
+    private func list(_ old: JSONValue?, _ key: String) throws(LeanCloudError) -> [JSONValue] {
+        switch old {
+        case nil, .null?: return []
+        case .array(let list)?: return list
+        default: throw wrongType(key, "an array")
+        }
+    }
+
+    private static func sum(
+        _ left: JSONValue,
+        _ right: JSONValue,
+        key: String
+    ) throws(LeanCloudError) -> JSONValue {
+        if left.isNull { return right }
+        if case .integer(let first) = left, case .integer(let second) = right {
+            let (sum, overflow) = first.addingReportingOverflow(second)
+            guard !overflow else { throw wrongType(key, "a number within 64 bits") }
+            return .integer(sum)
+        }
+        guard let first = left.double, let second = right.double else {
+            throw wrongType(key, "a number")
+        }
+        return .double(first + second)
+    }
+}
+
+private func wrongType(_ key: String, _ expected: String) -> LeanCloudError {
+    LeanCloudError(code: 111, "\(key): expected \(expected).")
+}

@@ -1,0 +1,70 @@
+import Cryptography
+package import HTTPServer
+
+/// What a caller may do.
+package enum CallerRights: Equatable, Sendable {
+    case client
+    case master
+}
+
+/// What a request says of who sends it: the app's id, and a proof that the sender has its key.
+///
+/// `X-LC-Key` carries the key itself, with `,master` behind it for the master key. `X-LC-Sign`
+/// carries `md5hex(timestamp + key),timestamp[,master]`; the hex digits must be lower case, and the
+/// clock is not judged, as no limit is known that shipped clients keep. The names of the AVOSCloud
+/// era mean the same.
+package struct LeanCloudCredential: Equatable, Sendable {
+    package enum Proof: Equatable, Sendable {
+        case key(String)
+        case signature(digest: String, timestamp: String)
+    }
+
+    package let app: String
+    package let proof: Proof
+    package let rights: CallerRights
+
+    /// - Throws: `LeanCloudError.unauthorized` when the id or the proof is missing or malformed.
+    package init(headers: HTTPHeaders) throws(LeanCloudError) {
+        guard let app = headers["x-lc-id"] ?? headers["x-avoscloud-application-id"], !app.isEmpty
+        else { throw .unauthorized }
+        self.app = app
+        let signature = headers["x-lc-sign"] ?? headers["x-avoscloud-request-sign"]
+        let key = headers["x-lc-key"] ?? headers["x-avoscloud-application-key"]
+        if let signature {
+            let parts = signature.split(separator: ",", omittingEmptySubsequences: false)
+            guard parts.count == 2 || (parts.count == 3 && parts[2] == "master"),
+                parts[0].utf8.count == 32,
+                (1...20).contains(parts[1].utf8.count),
+                parts[1].utf8.allSatisfy({ (48...57).contains($0) })
+            else { throw .unauthorized }
+            proof = .signature(digest: String(parts[0]), timestamp: String(parts[1]))
+            rights = parts.count == 3 ? .master : .client
+        } else if let key {
+            if key.hasSuffix(",master") {
+                proof = .key(String(key.dropLast(",master".count)))
+                rights = .master
+            } else {
+                proof = .key(key)
+                rights = .client
+            }
+        } else if let master = headers["x-avoscloud-master-key"] {
+            proof = .key(master)
+            rights = .master
+        } else {
+            throw .unauthorized
+        }
+    }
+
+    /// Whether `key` is the one that the sender has. In constant time for keys of one length.
+    package func isProved(by key: String) -> Bool {
+        switch proof {
+        case .key(let presented):
+            constantTimeEqual(Array(presented.utf8), Array(key.utf8))
+        case .signature(let digest, let timestamp):
+            constantTimeEqual(
+                Array(digest.utf8),
+                Array(Hex.encode(md5(Array((timestamp + key).utf8))).utf8)
+            )
+        }
+    }
+}

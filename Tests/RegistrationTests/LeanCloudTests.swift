@@ -1,0 +1,159 @@
+import HTTPServer
+import JSON
+import Registration
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct LeanCloudCredentialTests {
+    @Test("The app key proves a client, the master key a master, under the old names too")
+    func keysProveTheirRights() throws {
+        let client = try LeanCloudCredential(headers: ["X-LC-Id": "shop", "X-LC-Key": "appkey"])
+        #expect(client.rights == .client)
+        #expect(client.isProved(by: "appkey"))
+        #expect(!client.isProved(by: "appkex"))
+        #expect(!client.isProved(by: "appkey1"))
+        let master = try LeanCloudCredential(
+            headers: [
+                "X-AVOSCloud-Application-Id": "shop",
+                "X-AVOSCloud-Application-Key": "masterkey,master",
+            ])
+        #expect(master.rights == .master)
+        #expect(master.isProved(by: "masterkey"))
+        #expect(!master.isProved(by: "masterkey,master"))
+    }
+
+    @Test("A signature proves the key without carrying it, for either key")
+    func signaturesProveTheirKey() throws {
+        let client = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,1700000000000",
+            ])
+        #expect(client.rights == .client)
+        #expect(client.isProved(by: "appkey"))
+        #expect(!client.isProved(by: "masterkey"))
+        let master = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "640409e79b290dc96eb56fd5f17814f9,1700000000000,master",
+            ])
+        #expect(master.rights == .master)
+        #expect(master.isProved(by: "masterkey"))
+    }
+
+    @Test(
+        "A missing or malformed credential is 401",
+        arguments: [
+            [:], ["X-LC-Id": "shop"], ["X-LC-Key": "appkey"], ["X-LC-Id": "", "X-LC-Key": "k"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c1,1700000000000"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17x"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17,root"],
+        ]
+    )
+    func malformedCredentials(fields: [String: String]) {
+        var headers: HTTPHeaders = [:]
+        for (name, value) in fields { headers[name] = value }
+        #expect(throws: LeanCloudError.unauthorized) { try LeanCloudCredential(headers: headers) }
+    }
+
+    @Test("A signature in upper-case hex proves nothing")
+    func upperCaseHexProvesNothing() throws {
+        let credential = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "54C13ACF6AC04DD9585FE202A973C7CC,1700000000000",
+            ])
+        #expect(!credential.isProved(by: "appkey"))
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct FieldChangesTests {
+    private let object: JSONObject = [
+        "badge": 4, "channels": ["a", "b"], "profile": ["city": "x", "old": true], "name": "n",
+    ]
+
+    @Test("Plain values replace, keys that are not named stay")
+    func plainValuesReplace() throws {
+        let changes = try FieldChanges(["name": "m", "objectId": "stolen"], to: object)
+        #expect(changes.object["name"] == "m")
+        #expect(changes.object["badge"] == 4)
+        #expect(changes.object["objectId"] == nil)
+        #expect(changes.changed == ["name"])
+    }
+
+    @Test("Operations work on what is there, and on nothing as the sheet says")
+    func operations() throws {
+        let changes = try FieldChanges(
+            [
+                "badge": ["__op": "Increment", "amount": 2],
+                "visits": ["__op": "Increment"],
+                "channels": ["__op": "AddUnique", "objects": ["b", "c"]],
+                "tags": ["__op": "AddUnique", "objects": ["t"]],
+                "gone": ["__op": "Remove", "objects": ["t"]],
+                "name": ["__op": "Delete"],
+                "bits": ["__op": "BitOr", "value": 6],
+            ],
+            to: object
+        )
+        #expect(changes.object["badge"] == 6)
+        #expect(changes.object["visits"] == 1)
+        #expect(changes.object["channels"] == ["a", "b", "c"])
+        #expect(changes.object["tags"] == ["t"])
+        #expect(changes.object["gone"] == [])
+        #expect(changes.object["name"] == nil)
+        #expect(changes.object["bits"] == 6)
+        #expect(changes.results["badge"] == 6)
+        #expect(changes.results["name"] == nil)
+    }
+
+    @Test("A batch of operations on one key runs in its order")
+    func batchedOperations() throws {
+        let changes = try FieldChanges(
+            [
+                "channels": [
+                    "__op": "Batch",
+                    "ops": [
+                        ["__op": "Add", "objects": ["c"]],
+                        ["__op": "Remove", "objects": ["a"]],
+                    ],
+                ]
+            ],
+            to: object
+        )
+        #expect(changes.object["channels"] == ["b", "c"])
+    }
+
+    @Test("A dotted key changes only its path")
+    func dottedKeys() throws {
+        let changes = try FieldChanges(
+            [
+                "profile.city": "y", "profile.n": ["__op": "Increment", "amount": 3],
+                "profile.old": ["__op": "Delete"], "deep.er.still": 1,
+            ],
+            to: object
+        )
+        #expect(changes.object["profile"] == ["city": "y", "n": 3])
+        #expect(changes.object["deep"] == ["er": ["still": 1]])
+        #expect(changes.changed == ["profile", "deep"])
+    }
+
+    @Test(
+        "A change that cannot be made is refused by its key",
+        arguments: [
+            (["name": ["__op": "Increment"]], 111, "name"),
+            (["badge": ["__op": "Add", "objects": [1]]], 111, "badge"),
+            (["channels": ["__op": "Add", "objects": "x"]], 111, "channels"),
+            (["name.first": "x"], 111, "name.first"), (["a..b": 1], 105, "a..b"),
+            (["friends": ["__op": "AddRelation", "objects": []]], 1, "AddRelation"),
+            (["badge": ["__op": 7]], 111, "badge"),
+            (["badge": ["__op": "Increment", "amount": 9_223_372_036_854_775_807]], 111, "badge"),
+        ] as [(JSONObject, Int, String)]
+    )
+    func unusableChanges(body: JSONObject, code: Int, culprit: String) {
+        let error = #expect(throws: LeanCloudError.self) { try FieldChanges(body, to: object) }
+        #expect(error?.code == code)
+        #expect(error?.description.contains(culprit) == true)
+    }
+}
