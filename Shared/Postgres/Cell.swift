@@ -1,0 +1,200 @@
+/// The OIDs that are told apart; from Postgres' `pg_type.dat`, where they are fixed.
+enum TypeOID {
+    static let boolean: UInt32 = 16
+    static let bytea: UInt32 = 17
+    static let name: UInt32 = 19
+    static let bigint: UInt32 = 20
+    static let smallint: UInt32 = 21
+    static let integer: UInt32 = 23
+    static let text: UInt32 = 25
+    static let json: UInt32 = 114
+    static let real: UInt32 = 700
+    static let double: UInt32 = 701
+    static let integerArray: UInt32 = 1007
+    static let textArray: UInt32 = 1009
+    static let bigintArray: UInt32 = 1016
+    static let varchar: UInt32 = 1043
+    static let date: UInt32 = 1082
+    static let timestamp: UInt32 = 1114
+    static let timestamptz: UInt32 = 1184
+    static let uuid: UInt32 = 2950
+    static let jsonb: UInt32 = 3802
+}
+
+/// One value as the server sent it: text from statements, binary from COPY. Nil: it is not that.
+struct Cell {
+    let bytes: ArraySlice<UInt8>
+    let type: UInt32
+    let isBinary: Bool
+
+    /// A binary number of these many bytes, big-endian.
+    private func bigEndian(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+        bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
+    var text: String? { String(validating: bytes, as: UTF8.self) }
+
+    var integer: Int? {
+        guard isBinary else { return decimal }
+        switch bytes.count {
+        case 2: return Int(Int16(truncatingIfNeeded: bigEndian(bytes)))
+        case 4: return Int(Int32(truncatingIfNeeded: bigEndian(bytes)))
+        case 8: return Int(Int64(truncatingIfNeeded: bigEndian(bytes)))
+        default: return nil
+        }
+    }
+
+    /// Without the detour through a String, for this is what is read most.
+    private var decimal: Int? {
+        let isNegative = bytes.first == UInt8(ascii: "-")
+        let digits = isNegative ? bytes.dropFirst() : bytes
+        guard !digits.isEmpty else { return nil }
+        var value = 0
+        for digit in digits {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
+            // Downwards, as the least Int has no positive twin.
+            let (tens, overflowsTens) = value.multipliedReportingOverflow(by: 10)
+            let (sum, overflows) = tens.subtractingReportingOverflow(
+                Int(digit - UInt8(ascii: "0"))
+            )
+            guard !overflowsTens, !overflows else { return nil }
+            value = sum
+        }
+        if isNegative { return value }
+        return value == .min ? nil : -value
+    }
+
+    var double: Double? {
+        guard isBinary else {
+            switch text {
+            case "Infinity": return .infinity
+            case "-Infinity": return -.infinity
+            case "NaN": return .nan
+            case let text?: return Double(text)
+            case nil: return nil
+            }
+        }
+        switch bytes.count {
+        case 4: return Double(Float(bitPattern: UInt32(truncatingIfNeeded: bigEndian(bytes))))
+        case 8: return Double(bitPattern: bigEndian(bytes))
+        default: return nil
+        }
+    }
+
+    var boolean: Bool? {
+        guard bytes.count == 1 else { return nil }
+        switch bytes.first {
+        case UInt8(ascii: "t") where !isBinary, 1 where isBinary: return true
+        case UInt8(ascii: "f") where !isBinary, 0 where isBinary: return false
+        default: return nil
+        }
+    }
+
+    /// Of a `bytea` its bytes; of anything else those of its text.
+    var rawBytes: [UInt8]? {
+        guard type == TypeOID.bytea, !isBinary else { return Array(bytes) }
+        guard bytes.starts(with: "\\x".utf8), bytes.count % 2 == 0 else { return nil }
+        var decoded: [UInt8] = []
+        decoded.reserveCapacity(bytes.count / 2 - 1)
+        var index = bytes.startIndex + 2
+        while index < bytes.endIndex {
+            guard let high = hexValue(bytes[index]), let low = hexValue(bytes[index + 1]) else {
+                return nil
+            }
+            decoded.append(high << 4 | low)
+            index += 2
+        }
+        return decoded
+    }
+
+    /// Binary `jsonb` begins with its version, 1, which no JSON text does.
+    var jsonBytes: [UInt8] {
+        Array(isBinary && bytes.first == 1 ? bytes.dropFirst() : bytes)
+    }
+
+    var uuid: String? {
+        guard isBinary else { return bytes.count == 36 ? text : nil }
+        guard bytes.count == 16 else { return nil }
+        let digits = Array("0123456789abcdef".utf8)
+        var characters: [UInt8] = []
+        for (offset, byte) in bytes.enumerated() {
+            if [4, 6, 8, 10].contains(offset) { characters.append(UInt8(ascii: "-")) }
+            characters.append(digits[Int(byte >> 4)])
+            characters.append(digits[Int(byte & 15)])
+        }
+        return String(decoding: characters, as: UTF8.self)
+    }
+
+    var timestamp: Int64? {
+        guard isBinary else { return TimestampText.parse(bytes) }
+        guard bytes.count == 8 else { return nil }
+        let value = Int64(truncatingIfNeeded: bigEndian(bytes))
+        if value == .max || value == .min { return value }
+        let (sum, overflow) = value.addingReportingOverflow(TimestampText.postgresEpoch)
+        return overflow ? nil : sum
+    }
+
+    /// The elements of a one-dimensional array; text form only. Nil inside is NULL.
+    var arrayElements: [String?]? {
+        guard !isBinary else { return nil }
+        return ArrayText.parse(bytes)
+    }
+
+    private func hexValue(_ digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): return digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): return digit - UInt8(ascii: "a") + 10
+        default: return nil
+        }
+    }
+}
+
+/// Postgres' text of an array, as in `{a,"b c",NULL}`.
+enum ArrayText {
+    /// - Returns: Nil for what is no one-dimensional array from index 1.
+    static func parse(_ bytes: ArraySlice<UInt8>) -> [String?]? {
+        guard bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}"), bytes.count > 1
+        else { return nil }
+        let inside = bytes.dropFirst().dropLast()
+        if inside.isEmpty { return [] }
+        var elements: [String?] = []
+        var index = inside.startIndex
+        while true {
+            var element: [UInt8] = []
+            var isQuoted = false
+            if index < inside.endIndex, inside[index] == UInt8(ascii: "\"") {
+                isQuoted = true
+                index += 1
+                while true {
+                    guard index < inside.endIndex else { return nil }
+                    let byte = inside[index]
+                    index += 1
+                    if byte == UInt8(ascii: "\"") { break }
+                    if byte == UInt8(ascii: "\\") {
+                        guard index < inside.endIndex else { return nil }
+                        element.append(inside[index])
+                        index += 1
+                    } else {
+                        element.append(byte)
+                    }
+                }
+            } else {
+                while index < inside.endIndex, inside[index] != UInt8(ascii: ",") {
+                    guard inside[index] != UInt8(ascii: "{") else { return nil }
+                    element.append(inside[index])
+                    index += 1
+                }
+                if element.isEmpty { return nil }
+            }
+            if !isQuoted, element.elementsEqual("NULL".utf8) {
+                elements.append(nil)
+            } else {
+                guard let text = String(validating: element, as: UTF8.self) else { return nil }
+                elements.append(text)
+            }
+            if index == inside.endIndex { return elements }
+            guard inside[index] == UInt8(ascii: ",") else { return nil }
+            index += 1
+        }
+    }
+}

@@ -1,0 +1,249 @@
+import CPQ
+
+/// Sole owner of one `PGconn *`; `PQfinish` runs when the object dies. Confined to one thread at a
+/// time: it is made on libuv's pool and lives on its loop from then on. No call blocks but `start`.
+@safe
+final class ConnectionHandle: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    /// Begins to connect. Blocks: it resolves names and reads certificates.
+    ///
+    /// - Throws: `PostgresError.connect`, also for a URI that cannot be read.
+    init(connecting uri: String, applicationName: String) throws(PostgresError) {
+        // The last one wins: what the URI says goes before these defaults, but for the encoding.
+        let parameters = [
+            ("fallback_application_name", applicationName), ("keepalives_idle", "10"),
+            ("keepalives_interval", "5"), ("keepalives_count", "3"),
+            ("tcp_user_timeout", "15000"), ("dbname", uri), ("client_encoding", "UTF8"),
+        ]
+        let made = unsafe withCStrings(parameters.map(\.0)) { keywords in
+            unsafe withCStrings(parameters.map(\.1)) { values in
+                unsafe PQconnectStartParams(keywords, values, 1)
+            }
+        }
+        guard let made = unsafe made else {
+            throw PostgresError(.connect, "cannot connect to Postgres: out of memory")
+        }
+        unsafe pointer = made
+        if unsafe PQstatus(pointer) == CONNECTION_BAD { throw .connect(libpq: errorText) }
+        // A notice is for people at a terminal; libpq's default writes it to standard error.
+        unsafe PQsetNoticeReceiver(pointer, { _, _ in }, nil)
+    }
+
+    deinit { unsafe PQfinish(pointer) }
+
+    enum Step { case readable, writable, connected, failed }
+
+    /// The descriptor may be another after each call: stop watching it before.
+    func pollConnecting() -> Step {
+        switch unsafe PQconnectPoll(pointer) {
+        case PGRES_POLLING_READING: return .readable
+        case PGRES_POLLING_WRITING: return .writable
+        case PGRES_POLLING_OK: return .connected
+        default: return .failed
+        }
+    }
+
+    var descriptor: Int32 { unsafe PQsocket(pointer) }
+    var errorText: String {
+        unsafe PQerrorMessage(pointer).map { unsafe String(cString: $0) } ?? ""
+    }
+    var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
+    var isBusy: Bool { unsafe PQisBusy(pointer) != 0 }
+    /// Outside any transaction, with nothing being sent.
+    var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }
+
+    func setNonblocking() -> Bool { unsafe PQsetnonblocking(pointer, 1) == 0 }
+    func enterPipeline() -> Bool { unsafe PQenterPipelineMode(pointer) == 1 }
+    /// Only when nothing is in flight.
+    func exitPipeline() -> Bool { unsafe PQexitPipelineMode(pointer) == 1 }
+    func sendSync() -> Bool { unsafe PQpipelineSync(pointer) == 1 }
+    func consumeInput() -> Bool { unsafe PQconsumeInput(pointer) == 1 }
+    func setSingleRowMode() -> Bool { unsafe PQsetSingleRowMode(pointer) == 1 }
+
+    enum Flush { case done, more, failed }
+
+    func flush() -> Flush {
+        switch unsafe PQflush(pointer) {
+        case 0: return .done
+        case 1: return .more
+        default: return .failed
+        }
+    }
+
+    func nextResult() -> ResultHandle? {
+        guard let result = unsafe PQgetResult(pointer) else { return nil }
+        return unsafe ResultHandle(adopting: result)
+    }
+
+    // MARK: Sending
+
+    func sendScript(_ sql: String) -> Bool { unsafe PQsendQuery(pointer, sql) == 1 }
+
+    func sendPrepare(name: String, sql: String) -> Bool {
+        unsafe PQsendPrepare(pointer, name, sql, 0, nil) == 1
+    }
+
+    func sendPrepared(name: String, _ parameters: EncodedParameters) -> Bool {
+        unsafe parameters.withPointers { count, values, lengths, formats in
+            unsafe PQsendQueryPrepared(pointer, name, count, values, lengths, formats, 0) == 1
+        }
+    }
+
+    /// - Parameter sql: One statement, parsed each time.
+    func send(_ sql: String, _ parameters: EncodedParameters) -> Bool {
+        unsafe parameters.withPointers { count, values, lengths, formats in
+            unsafe PQsendQueryParams(pointer, sql, count, nil, values, lengths, formats, 0) == 1
+        }
+    }
+
+    // MARK: COPY
+
+    func putCopyData(_ bytes: [UInt8]) -> Bool {
+        unsafe bytes.withUnsafeBytes { buffer in
+            let start = unsafe buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
+            return unsafe PQputCopyData(pointer, start, Int32(buffer.count)) == 1
+        }
+    }
+
+    /// - Parameter refusal: Makes the server fail the COPY.
+    func endCopy(refusal: String?) -> Bool {
+        if let refusal { return unsafe PQputCopyEnd(pointer, refusal) == 1 }
+        return unsafe PQputCopyEnd(pointer, nil) == 1
+    }
+
+    enum CopyData {
+        /// One message's bytes were passed on.
+        case data
+        case wait
+        case end
+        case failed
+    }
+
+    /// Passes the next message of a COPY TO to `body`, which must copy what it keeps.
+    func getCopyData(_ body: (UnsafeRawBufferPointer) -> Void) -> CopyData {
+        var buffer: UnsafeMutablePointer<CChar>?
+        let count = unsafe PQgetCopyData(pointer, &buffer, 1)
+        if count > 0, let start = unsafe buffer {
+            unsafe body(UnsafeRawBufferPointer(start: start, count: Int(count)))
+            unsafe PQfreemem(start)
+            return .data
+        }
+        switch count {
+        case 0: return .wait
+        case -1: return .end
+        default: return .failed
+        }
+    }
+
+    // MARK: Beside the statements
+
+    /// The next notification's channel and payload.
+    func nextNotification() -> (channel: String, payload: String)? {
+        guard let notification = unsafe PQnotifies(pointer) else { return nil }
+        defer { unsafe PQfreemem(notification) }
+        let payload = unsafe notification.pointee.extra.map { unsafe String(cString: $0) }
+        return unsafe (String(cString: notification.pointee.relname), payload ?? "")
+    }
+
+    /// What `PQcancel` needs, once.
+    func makeCancellation() -> Cancellation? {
+        unsafe PQgetCancel(pointer).map { unsafe Cancellation(adopting: $0) }
+    }
+}
+
+/// Sole owner of one `PGcancel *`, which may be used on any thread.
+@safe
+final class Cancellation: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    init(adopting pointer: OpaquePointer) { unsafe self.pointer = pointer }
+    deinit { unsafe PQfreeCancel(pointer) }
+
+    /// Asks the server to end what the connection is running. Blocks for a connection of its own.
+    func request() {
+        var text = [CChar](repeating: 0, count: 256)
+        _ = unsafe text.withUnsafeMutableBufferPointer { buffer in
+            unsafe PQcancel(pointer, buffer.baseAddress, Int32(buffer.count))
+        }
+    }
+}
+
+/// A statement's parameters, in one block that libpq reads once.
+struct EncodedParameters {
+    private var bytes: [UInt8] = []
+    private var starts: [Int] = []
+    private var lengths: [Int32] = []
+    private var formats: [Int32] = []
+
+    /// - Throws: `PostgresError.encoding`.
+    init(_ values: [PostgresValue]) throws(PostgresError) {
+        guard values.count <= 65_535 else {
+            throw PostgresError(.encoding, "a statement takes at most 65,535 parameters")
+        }
+        starts.reserveCapacity(values.count)
+        for value in values {
+            let start = bytes.count
+            if try value.write(into: &bytes) {
+                starts.append(start)
+                guard let length = Int32(exactly: bytes.count - start), length < 1 << 30 else {
+                    throw PostgresError(.encoding, "a parameter is larger than 1 GiB")
+                }
+                lengths.append(length)
+                bytes.append(0)
+            } else {
+                starts.append(-1)
+                lengths.append(0)
+            }
+            formats.append(value.isBinary ? 1 : 0)
+        }
+    }
+
+    func withPointers(
+        _ body: (
+            Int32, UnsafePointer<UnsafePointer<CChar>?>?, UnsafePointer<Int32>?,
+            UnsafePointer<Int32>?
+        ) -> Bool
+    ) -> Bool {
+        unsafe bytes.withUnsafeBytes { buffer in
+            let base = unsafe buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
+            let values = unsafe starts.map { start in
+                unsafe start < 0 ? nil : base.map { unsafe UnsafePointer($0 + start) }
+            }
+            return unsafe values.withUnsafeBufferPointer { values in
+                unsafe lengths.withUnsafeBufferPointer { lengths in
+                    unsafe formats.withUnsafeBufferPointer { formats in
+                        unsafe body(
+                            Int32(values.count),
+                            values.baseAddress,
+                            lengths.baseAddress,
+                            formats.baseAddress
+                        )
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lends C an array of strings that ends with NULL.
+private func withCStrings<Result>(
+    _ strings: [String],
+    _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
+) -> Result {
+    var bytes: [UInt8] = []
+    var starts: [Int] = []
+    for string in strings {
+        starts.append(bytes.count)
+        bytes.append(contentsOf: string.utf8)
+        bytes.append(0)
+    }
+    return unsafe bytes.withUnsafeBytes { buffer in
+        let base = unsafe buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
+        var pointers = unsafe starts.map { start in
+            unsafe base.map { unsafe UnsafePointer($0 + start) }
+        }
+        unsafe pointers.append(nil)
+        return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
+    }
+}

@@ -1,0 +1,107 @@
+/// How a pool reaches its server and what it may hold.
+package struct PostgresConfiguration: Sendable {
+    /// A libpq connection URI; TLS is as its `sslmode` says. Secret.
+    package var uri: String
+    /// Connections in all, 2...1000; the listener's, when there is one, comes on top. A quarter of
+    /// them are shared and pipelined, the others are lent to one transaction, stream or COPY at a
+    /// time and are opened when first wanted. More shared ones gain nothing.
+    package var connections: Int
+    /// What `pg_stat_activity` shows.
+    package var applicationName: String
+    /// The server ends a statement after this long; 0: never.
+    package var statementTimeout: Duration
+    /// The server ends a wait for a lock after this long; 0: never.
+    package var lockTimeout: Duration
+    /// For one attempt to connect, name resolution apart.
+    package var connectTimeout: Duration
+    /// How long a request waits for a connection before it fails, retryably.
+    package var acquireTimeout: Duration
+    /// Schema names, separated by commas; nil: what the server or the URI says.
+    package var searchPath: String?
+    /// Requests that may wait or be in flight at once, and transactions that may wait; one more
+    /// fails, retryably.
+    package var maximumPending: Int
+    /// Statements that a connection keeps prepared; the least recently used goes first.
+    package var maximumPrepared: Int
+    /// After this long `close` gives up on what is in flight.
+    package var drainTimeout: Duration
+
+    package init(
+        uri: String,
+        connections: Int = 4,
+        applicationName: String = "carillon",
+        statementTimeout: Duration = .seconds(30),
+        lockTimeout: Duration = .seconds(10),
+        connectTimeout: Duration = .seconds(5),
+        acquireTimeout: Duration = .seconds(10),
+        searchPath: String? = nil,
+        maximumPending: Int = 20_000,
+        maximumPrepared: Int = 256,
+        drainTimeout: Duration = .seconds(10)
+    ) {
+        self.uri = uri
+        self.connections = min(max(connections, 2), 1000)
+        self.applicationName = applicationName
+        self.statementTimeout = statementTimeout
+        self.lockTimeout = lockTimeout
+        self.connectTimeout = connectTimeout
+        self.acquireTimeout = acquireTimeout
+        self.searchPath = searchPath
+        self.maximumPending = max(1, maximumPending)
+        self.maximumPrepared = max(1, maximumPrepared)
+        self.drainTimeout = drainTimeout
+    }
+
+    var sharedConnections: Int { max(1, connections / 4) }
+    var exclusiveConnections: Int { max(1, connections - sharedConnections) }
+
+    /// What each new connection is told first, as one script. Nothing that a statement depends on
+    /// is left to the server's own configuration.
+    var sessionScript: String {
+        var script = """
+            SET client_encoding TO 'UTF8'; SET timezone TO 'UTC'; SET datestyle TO 'ISO, YMD';
+            SET bytea_output TO 'hex'; SET standard_conforming_strings TO on;
+            SET extra_float_digits TO 1;
+            SET statement_timeout TO \(statementTimeout.wholeMilliseconds);
+            SET lock_timeout TO \(lockTimeout.wholeMilliseconds);
+            """
+        if let searchPath {
+            let schemas = searchPath.split(separator: ",").map { name in
+                quotedIdentifier(name.trimmingBlanksAndQuotes)
+            }
+            if !schemas.isEmpty {
+                script += " SET search_path TO \(schemas.joined(separator: ", "));"
+            }
+        }
+        return script
+    }
+}
+
+/// An SQL identifier in double quotes.
+package func quotedIdentifier(_ name: some StringProtocol) -> String {
+    var quoted = "\""
+    for character in name where character != "\0" {
+        if character == "\"" { quoted.append("\"") }
+        quoted.append(character)
+    }
+    return quoted + "\""
+}
+
+extension Duration {
+    /// Rounded up, so that a limit above zero never becomes "no limit".
+    var wholeMilliseconds: Int {
+        let (seconds, attoseconds) = components
+        guard seconds >= 0, attoseconds >= 0 else { return 0 }
+        return Int(seconds) * 1000
+            + Int((attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+    }
+}
+
+extension Substring {
+    fileprivate var trimmingBlanksAndQuotes: Substring {
+        var text = self
+        while let first = text.first, first == " " || first == "\"" { text.removeFirst() }
+        while let last = text.last, last == " " || last == "\"" { text.removeLast() }
+        return text
+    }
+}

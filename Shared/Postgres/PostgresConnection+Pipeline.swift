@@ -1,0 +1,291 @@
+import EventLoop
+
+extension PostgresConnection {
+    /// Only in plain mode, with nothing in flight.
+    func enterPipelineMode() throws(PostgresError) {
+        guard mode == .plain, handle.enterPipeline() else {
+            throw brokenBy ?? PostgresError(.usage, "the connection is not idle")
+        }
+        mode = .pipeline
+        watch?.interest = .readable
+    }
+
+    /// Only when nothing is in flight.
+    func leavePipelineMode() throws(PostgresError) {
+        if let brokenBy { throw brokenBy }
+        guard mode == .pipeline, ledger.isEmpty, groupSize == 0, handle.exitPipeline() else {
+            throw PostgresError(.usage, "the connection is not idle")
+        }
+        mode = .plain
+        watch?.interest = []
+    }
+
+    // MARK: Sending
+
+    /// Sends it with all else of this turn; it is told at its Sync.
+    func submit(_ request: PostgresRequest) {
+        guard mode == .pipeline else {
+            request.finish(.failure(PostgresError.lost(brokenBy)))
+            return
+        }
+        let parameters: EncodedParameters
+        do {
+            parameters = try EncodedParameters(request.parameters)
+        } catch {
+            request.finish(.failure(error))
+            return
+        }
+        if ledger.isEmpty { lastProgress = .now }
+        if request.runsAlone && groupSize > 0 { sendSync() }
+        request.connection = self
+        request.runs += 1
+        let isSent = send(request, parameters)
+        groupSize += 1
+        scheduleTurn()
+        guard isSent else { return failFromLibpq() }
+        if isShared, request.runsAlone || groupSize >= Self.maximumGroup { sendSync() }
+    }
+
+    private func send(_ request: PostgresRequest, _ parameters: EncodedParameters) -> Bool {
+        guard request.isPrepared else {
+            ledger.sent(.member(request))
+            return handle.send(request.sql, parameters)
+        }
+        let name: String
+        switch statements.use(request.sql) {
+        case .known(let known): name = known
+        case .new(let new, let evicted):
+            name = new
+            deallocations += evicted
+            ledger.sent(.prepare(sql: request.sql))
+            guard handle.sendPrepare(name: name, sql: request.sql) else {
+                ledger.sent(.member(request))
+                return false
+            }
+        }
+        ledger.sent(.member(request))
+        return handle.sendPrepared(name: name, parameters)
+    }
+
+    private func sendSync() {
+        guard mode == .pipeline else { return }
+        groupSize = 0
+        ledger.sent(.sync)
+        if !handle.sendSync() { failFromLibpq() }
+    }
+
+    private func scheduleTurn() {
+        guard !isTurnScheduled else { return }
+        isTurnScheduled = true
+        loop.atEndOfTurn { [weak self] in self?.endTurn() }
+    }
+
+    private func endTurn() {
+        isTurnScheduled = false
+        guard mode == .pipeline else { return }
+        if groupSize > 0 { sendSync() }
+        if !deallocations.isEmpty { sendDeallocations() }
+        flush()
+        // Writing may have read: the socket will not say so again.
+        receive()
+    }
+
+    /// In a group of their own, so that they cannot fail anyone.
+    private func sendDeallocations() {
+        let names = deallocations
+        deallocations = []
+        guard mode == .pipeline, let none = try? EncodedParameters([]) else { return }
+        for name in names {
+            ledger.sent(.deallocate(name))
+            guard handle.send("DEALLOCATE \(name)", none) else { return failFromLibpq() }
+        }
+        sendSync()
+    }
+
+    private func flush() {
+        guard mode == .pipeline else { return }
+        switch handle.flush() {
+        case .done: watch?.interest = .readable
+        case .more: watch?.interest = [.readable, .writable]
+        case .failed:
+            // What the server said last may still be unread.
+            _ = handle.consumeInput()
+            receive()
+            failFromLibpq()
+        }
+    }
+
+    // MARK: Receiving
+
+    func pipelineReady(_ readiness: Readiness) {
+        var isAlive = true
+        if !readiness.isDisjoint(with: [.readable, .disconnected]) {
+            lastProgress = .now
+            isAlive = handle.consumeInput()
+            // OpenSSL may hold more than one read of libpq's took.
+            if isAlive, handle.usesTLS { isAlive = handle.consumeInput() }
+        }
+        receive()
+        if !isAlive { return failFromLibpq() }
+        if readiness.contains(.writable) {
+            flush()
+            receive()
+        }
+    }
+
+    private func receive() {
+        var emptyAnswers = 0
+        while mode == .pipeline, !ledger.isEmpty, !handle.isBusy {
+            guard let result = handle.nextResult() else {
+                // The end of one command's results; again and again means that there is no more.
+                ledger.commandEnded()
+                emptyAnswers += 1
+                if emptyAnswers > 2 { break }
+                continue
+            }
+            emptyAnswers = 0
+            take(result)
+        }
+        while mode == .pipeline, let (channel, payload) = handle.nextNotification() {
+            onNotification?(channel, payload)
+        }
+    }
+
+    private func take(_ result: borrowing ResultHandle) {
+        switch result.status {
+        case .done:
+            var answer = PostgresResult.empty
+            if case .member(let request)? = ledger.next {
+                let known = statements.columns(of: request.sql)
+                answer = result.makeResult(
+                    columns: known?.count == result.columnCount ? known : nil
+                )
+                if request.isPrepared, known == nil, result.columnCount > 0 {
+                    statements.remember(answer.rows.block.columns, of: request.sql)
+                }
+            }
+            note(ledger.received(.done(answer)))
+        case .failed:
+            let error = result.error
+            if error.kind == .connectionLost { return failFromLibpq() }
+            if error.endsConnection { lastFatal = error }
+            note(ledger.received(.failed(error)))
+        case .aborted: note(ledger.received(.aborted))
+        case .sync: groupEnded()
+        case .singleRow, .copyIn, .copyOut, .unexpected:
+            fail(PostgresError(.usage, "a COPY went through execute; it has functions of its own"))
+        }
+    }
+
+    private func note(_ note: PipelineLedger<PostgresRequest>.Note) {
+        switch note {
+        case .nothing: break
+        case .prepared(let sql): statements.prepared(sql)
+        case .notPrepared(let sql): _ = statements.forget(sql)
+        case .notDeallocated(let name):
+            // Were the connection's own state at fault, asking for ever would not help.
+            if deallocations.count < configuration.maximumPrepared { deallocations.append(name) }
+        case .outOfStep:
+            fail(PostgresError(.connectionLost, "the server's answers are out of step"))
+        }
+    }
+
+    private func groupEnded() {
+        guard let verdicts = ledger.synced() else {
+            return fail(PostgresError(.connectionLost, "the server's answers are out of step"))
+        }
+        if isShared, ledger.isEmpty, groupSize == 0, !handle.isIdle {
+            // A BEGIN or the like went through `execute`: it would swallow the others' work.
+            for (request, _) in verdicts {
+                request.finish(
+                    .failure(PostgresError(.usage, "a transaction was begun through execute"))
+                )
+            }
+            return fail(PostgresError(.connectionLost, "the session was left in a transaction"))
+        }
+        for (request, verdict) in verdicts { conclude(request, verdict, of: verdicts.count) }
+    }
+
+    private func conclude(
+        _ request: PostgresRequest,
+        _ verdict: PipelineLedger<PostgresRequest>.Verdict,
+        of groupSize: Int
+    ) {
+        switch verdict {
+        case .answered(let result): request.finish(.success(result))
+        case .innocent(let error):
+            if request.isCancelled {
+                request.finish(.failure(CancellationError()))
+            } else if isShared, !error.endsConnection, request.runs < 4 {
+                runAgain(request)
+            } else {
+                request.finish(.failure(error.endsConnection ? .lost(error) : error))
+            }
+        case .guilty(let error):
+            if request.isPrepared, error.isStalePlan, let name = statements.forget(request.sql) {
+                deallocations.append(name)
+            }
+            if error.sqlState == "57014", request.isCancelled {
+                request.finish(.failure(CancellationError()))
+            } else if error.endsConnection {
+                request.finish(.failure(PostgresError.lost(error)))
+            } else if isShared, !request.isCancelled, request.runs < 4,
+                error.isStalePlan || isStrayCancel(error)
+                    || (groupSize > 1 && error.isOfTheGroup)
+            {
+                runAgain(request)
+            } else {
+                request.finish(.failure(error))
+            }
+        }
+    }
+
+    private func runAgain(_ request: PostgresRequest) {
+        request.runsAlone = true
+        submit(request)
+    }
+
+    /// A cancellation meant for an earlier statement can hit a later one.
+    private func isStrayCancel(_ error: PostgresError) -> Bool {
+        guard error.sqlState == "57014" else { return false }
+        if cancelTask != nil { return true }
+        guard let lastCancel else { return false }
+        return ContinuousClock.now - lastCancel < .seconds(1)
+    }
+
+    // MARK: Cancelling
+
+    /// The request's task was cancelled. If the server is at work on it a little later it is asked
+    /// to stop; innocent members of its group then run again.
+    func cancel(_ request: PostgresRequest) {
+        request.isCancelled = true
+        cancelLater(request, after: .milliseconds(10))
+    }
+
+    private func cancelLater(_ request: PostgresRequest, after delay: Duration) {
+        loop.schedule(after: delay) { [weak self] in
+            guard let self, !request.isFinished, request.connection === self else { return }
+            if self.ledger.isInOldestGroup(where: { $0 === request }) { self.cancelRunning() }
+            self.cancelLater(request, after: .milliseconds(100))
+        }
+    }
+}
+
+extension PostgresError {
+    /// The server hangs up after it: administrator's or crash shutdown.
+    var endsConnection: Bool {
+        guard let sqlState else { return kind == .connectionLost }
+        return ["57P01", "57P02", "57P03", "57P05", "08006", "08003"].contains(sqlState)
+    }
+
+    /// The statement as prepared no longer exists or fits; prepared anew it will.
+    var isStalePlan: Bool {
+        sqlState == "26000" || (sqlState == "0A000" && detail.contains("cached plan"))
+    }
+
+    /// An error of running together, not of the statement: deadlock, serialization, or one that
+    /// may not share an implicit transaction.
+    var isOfTheGroup: Bool {
+        sqlState == "40P01" || sqlState == "40001" || sqlState == "25001"
+    }
+}

@@ -1,0 +1,157 @@
+import EventLoop
+
+/// What needs a connection for itself: scripts, row streams, COPY. All of it in plain mode.
+extension PostgresConnection {
+    /// Writes out what libpq holds, reading meanwhile so that neither side waits for the other.
+    func flushPlain(isCancellable: Bool = true) async throws {
+        while true {
+            switch handle.flush() {
+            case .done: return
+            case .failed: throw broken()
+            case .more:
+                try await waitForSocket([.readable, .writable], isCancellable: isCancellable)
+                guard handle.consumeInput() else { throw broken() }
+            }
+        }
+    }
+
+    /// Waits until libpq has a whole result, row or end.
+    func waitForResult(isCancellable: Bool = true) async throws {
+        while handle.isBusy {
+            try await waitForSocket(.readable, isCancellable: isCancellable)
+            guard handle.consumeInput() else { throw broken() }
+            if handle.usesTLS, !handle.consumeInput() { throw broken() }
+        }
+    }
+
+    func broken() -> PostgresError {
+        failFromLibpq()
+        return brokenBy ?? .lost(nil)
+    }
+
+    /// Runs statements separated by semicolons, with no parameters, as one simple query.
+    ///
+    /// - Returns: The last one's result.
+    func runScript(_ sql: String, isCancellable: Bool = true) async throws -> PostgresResult {
+        guard handle.sendScript(sql) else { throw broken() }
+        try await flushPlain(isCancellable: isCancellable)
+        var last = PostgresResult.empty
+        var failure: PostgresError?
+        while true {
+            try await waitForResult(isCancellable: isCancellable)
+            guard let result = handle.nextResult() else { break }
+            switch result.status {
+            case .done: last = result.makeResult(columns: nil)
+            case .failed:
+                failure = failure ?? result.error
+                if result.error.endsConnection { lastFatal = result.error }
+            case .copyIn, .copyOut, .singleRow, .aborted, .sync, .unexpected:
+                let error = PostgresError(.usage, "a COPY went through a script")
+                fail(error)
+                throw error
+            }
+        }
+        if let failure {
+            if failure.endsConnection || failure.kind == .connectionLost { throw broken() }
+            throw failure
+        }
+        return last
+    }
+
+    // MARK: Rows, one at a time
+
+    /// Starts a statement whose rows `nextRows` hands out.
+    func beginStream(_ sql: String, _ parameters: [PostgresValue]) async throws {
+        currentColumns = nil
+        let encoded = try EncodedParameters(parameters)
+        guard handle.send(sql, encoded), handle.setSingleRowMode() else { throw broken() }
+        try await flushPlain()
+    }
+
+    /// At most `limit` rows; the socket is read only as far as they need.
+    ///
+    /// - Returns: Nil when the statement is done.
+    func nextRows(limit: Int) async throws -> RowBlock? {
+        var builder: RowBlockBuilder?
+        while (builder?.rowCount ?? 0) < limit {
+            try await waitForResult()
+            guard let result = handle.nextResult() else { break }
+            switch result.status {
+            case .singleRow:
+                var rows = builder ?? RowBlockBuilder(columns: streamColumns(result))
+                builder = nil
+                result.append(to: &rows)
+                builder = rows
+            case .done: continue
+            case .failed:
+                let error = result.error
+                if error.endsConnection { lastFatal = error }
+                throw error
+            case .aborted, .sync, .copyIn, .copyOut, .unexpected:
+                let error = PostgresError(.usage, "a COPY went through stream")
+                fail(error)
+                throw error
+            }
+        }
+        return builder?.finish()
+    }
+
+    private func streamColumns(_ result: borrowing ResultHandle) -> ColumnSet {
+        if let columns = currentColumns, columns.count == result.columnCount { return columns }
+        let columns = result.makeColumns()
+        currentColumns = columns
+        return columns
+    }
+
+    // MARK: Ending what was cut short
+
+    /// Stops what the server does for this connection and reads what is left of it. It takes 5 s at
+    /// most; then the connection is closed instead.
+    func abandonPlain() async {
+        guard mode == .plain else { return }
+        let timer = loop.schedule(after: .seconds(5)) { [weak self] in
+            self?.fail(PostgresError(.connectionLost, "cancelling took too long"))
+        }
+        defer { timer.cancel() }
+        cancelRunning()
+        await settleCancellation()
+        try? await drainPlain()
+    }
+
+    private func drainPlain() async throws {
+        while true {
+            try await waitForResult(isCancellable: false)
+            guard let result = handle.nextResult() else { return }
+            switch result.status {
+            case .copyIn:
+                guard handle.endCopy(refusal: "abandoned") else { throw broken() }
+                try await flushPlain(isCancellable: false)
+            case .copyOut:
+                draining: while true {
+                    switch unsafe handle.getCopyData({ _ in }) {
+                    case .data: continue
+                    case .wait:
+                        try await waitForSocket(.readable, isCancellable: false)
+                        guard handle.consumeInput() else { throw broken() }
+                    case .end, .failed: break draining
+                    }
+                }
+            case .done, .singleRow, .failed, .aborted, .sync, .unexpected: continue
+            }
+        }
+    }
+
+    /// The next result, which must not be an error.
+    ///
+    /// - Returns: Its status, or nil when there is none.
+    func nextStatus() async throws -> (status: ResultHandle.Status, affectedRows: Int)? {
+        try await waitForResult()
+        guard let result = handle.nextResult() else { return nil }
+        if result.status == .failed {
+            let error = result.error
+            if error.endsConnection { lastFatal = error }
+            throw error
+        }
+        return (result.status, result.affectedRows)
+    }
+}

@@ -1,0 +1,227 @@
+import EventLoop
+
+/// One connection of libpq's, driven by its loop. Confined to it.
+///
+/// States: connecting → plain ⇄ pipeline → broken. In **pipeline** mode requests are sent as they
+/// come, and all that one turn of the loop has gathered is closed by one Sync. In **plain** mode
+/// one borrower at a time runs a script, a row stream or a COPY. It breaks once: whoever waits is
+/// told, and the object is thrown away; the pool opens another.
+final class PostgresConnection: @unchecked Sendable {
+    enum Mode { case connecting, plain, pipeline, broken }
+
+    let loop: EventLoop
+    let handle: ConnectionHandle
+    /// Shared: innocent members of a failed group run again. Else the group's error is theirs too,
+    /// for they belong to one transaction.
+    let isShared: Bool
+    let configuration: PostgresConfiguration
+
+    var mode = Mode.connecting
+    private(set) var brokenBy: PostgresError?
+    var watch: DescriptorWatch?
+
+    // Pipeline mode.
+    var ledger = PipelineLedger<PostgresRequest>()
+    var statements: StatementCache
+    var deallocations: [String] = []
+    var groupSize = 0
+    var isTurnScheduled = false
+    var lastProgress = ContinuousClock.now
+    /// What the server said before it hung up.
+    var lastFatal: PostgresError?
+
+    // Plain mode: who waits for the socket.
+    var socketWaiter: CheckedContinuation<Void, any Error>?
+
+    // Cancelling what the server runs.
+    var cancelTask: Task<Void, Never>?
+    var lastCancel: ContinuousClock.Instant?
+
+    /// Of the stream or COPY that runs.
+    var currentColumns: ColumnSet?
+
+    private var brokenWaiters: [CheckedContinuation<Void, Never>] = []
+    var onNotification: ((String, String) -> Void)?
+
+    /// More would make a failed group dear: each of its members runs again.
+    static let maximumGroup = 128
+
+    private init(
+        _ handle: ConnectionHandle,
+        _ configuration: PostgresConfiguration,
+        isShared: Bool,
+        on loop: EventLoop
+    ) {
+        self.handle = handle
+        self.configuration = configuration
+        self.isShared = isShared
+        self.loop = loop
+        statements = StatementCache(limit: configuration.maximumPrepared)
+    }
+
+    // MARK: Connecting
+
+    /// Connects and sets the session up.
+    ///
+    /// - Throws: `PostgresError.connect`.
+    static func open(
+        _ configuration: PostgresConfiguration,
+        isShared: Bool,
+        on loop: EventLoop
+    ) async throws -> PostgresConnection {
+        let (uri, name) = (configuration.uri, configuration.applicationName)
+        let handle = try await loop.blocking {
+            try ConnectionHandle(connecting: uri, applicationName: name)
+        }
+        let connection = PostgresConnection(handle, configuration, isShared: isShared, on: loop)
+        let timer = loop.schedule(after: configuration.connectTimeout) { [weak connection] in
+            connection?.fail(PostgresError(.connect, "cannot connect to Postgres: timed out"))
+        }
+        defer { timer.cancel() }
+        do {
+            try await connection.finishConnecting()
+        } catch {
+            let cause = connection.brokenBy
+            connection.fail(cause ?? .closed)
+            if error is CancellationError { throw error }
+            throw cause ?? error
+        }
+        return connection
+    }
+
+    private func finishConnecting() async throws {
+        var step = ConnectionHandle.Step.writable
+        while true {
+            switch step {
+            case .readable: try await waitForSocket(.readable)
+            case .writable: try await waitForSocket(.writable)
+            case .failed: throw PostgresError.connect(libpq: handle.errorText)
+            case .connected:
+                guard handle.setNonblocking() else {
+                    throw PostgresError.connect(libpq: handle.errorText)
+                }
+                mode = .plain
+                watchSocket()
+                _ = try await runScript(configuration.sessionScript)
+                try enterPipelineMode()
+                return
+            }
+            // libpq may close this descriptor and open another.
+            watch?.close()
+            watch = nil
+            step = handle.pollConnecting()
+        }
+    }
+
+    func watchSocket() {
+        watch = loop.watch(handle.descriptor) { [weak self] readiness in self?.ready(readiness) }
+    }
+
+    private func ready(_ readiness: Readiness) {
+        switch mode {
+        case .connecting, .plain:
+            watch?.interest = []
+            let waiter = socketWaiter
+            socketWaiter = nil
+            waiter?.resume()
+        case .pipeline: pipelineReady(readiness)
+        case .broken: break
+        }
+    }
+
+    // MARK: Waiting, outside the pipeline
+
+    /// - Throws: What broke the connection; `CancellationError` if the task is cancelled and this
+    ///   may be.
+    func waitForSocket(_ interest: Readiness, isCancellable: Bool = true) async throws {
+        if let brokenBy { throw brokenBy }
+        if watch == nil { watchSocket() }
+        guard isCancellable else {
+            try await withCheckedThrowingContinuation { suspend($0, interest) }
+            return
+        }
+        try Task.checkCancellation()
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { suspend($0, interest) }
+        } onCancel: {
+            loop.execute {
+                let waiter = self.socketWaiter
+                self.socketWaiter = nil
+                if waiter != nil { self.watch?.interest = [] }
+                waiter?.resume(throwing: CancellationError())
+            }
+        }
+    }
+
+    private func suspend(
+        _ continuation: CheckedContinuation<Void, any Error>,
+        _ interest: Readiness
+    ) {
+        precondition(socketWaiter == nil, "two wait for one socket")
+        socketWaiter = continuation
+        watch?.interest = interest
+    }
+
+    // MARK: Breaking
+
+    /// Ends the connection: whoever waits on it gets an error. Calling it again changes nothing.
+    func fail(_ cause: PostgresError) {
+        guard mode != .broken else { return }
+        mode = .broken
+        brokenBy = cause
+        watch?.close()
+        watch = nil
+        let waiter = socketWaiter
+        socketWaiter = nil
+        waiter?.resume(throwing: cause)
+        for request in ledger.abandon() {
+            let isUnknown = isShared || request.commits
+            request.finish(.failure(PostgresError.lost(cause, outcomeIsUnknown: isUnknown)))
+        }
+        for waiter in brokenWaiters { waiter.resume() }
+        brokenWaiters = []
+    }
+
+    /// libpq reported that the connection is gone.
+    func failFromLibpq() {
+        fail(lastFatal ?? .lost(PostgresError(.connectionLost, "", detail: handle.errorText)))
+    }
+
+    var isUsable: Bool { mode == .plain || mode == .pipeline }
+
+    func untilBroken() async {
+        if mode == .broken { return }
+        await withCheckedContinuation { brokenWaiters.append($0) }
+    }
+
+    /// A peer that is gone without a word: no answer although the server's own limit has passed.
+    func checkProgress(at now: ContinuousClock.Instant) {
+        guard mode == .pipeline, !ledger.isEmpty, configuration.statementTimeout > .zero else {
+            return
+        }
+        if now - lastProgress > configuration.statementTimeout + .seconds(10) {
+            fail(PostgresError(.connectionLost, "the server does not answer"))
+        }
+    }
+
+    // MARK: Cancelling
+
+    /// Asks the server to end what it runs for this connection, on a thread of libuv's pool, for
+    /// that needs a connection of its own.
+    func cancelRunning() {
+        guard cancelTask == nil, isUsable, let cancellation = handle.makeCancellation() else {
+            return
+        }
+        lastCancel = .now
+        let loop = loop
+        cancelTask = Task(executorPreference: loop) {
+            try? await loop.blocking { cancellation.request() }
+            // From here on the signal is sent; it can still be a moment late.
+            self.lastCancel = .now
+            self.cancelTask = nil
+        }
+    }
+
+    /// No cancellation is on its way any more.
+    func settleCancellation() async { await cancelTask?.value }
+}

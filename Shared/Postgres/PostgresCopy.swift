@@ -1,0 +1,282 @@
+import EventLoop
+
+// COPY's binary format: a header of 19 bytes at least, then each row as a count of fields (Int16)
+// and each field as its length (Int32, -1: NULL) and bytes, then a count of -1. Postgres' manual,
+// "COPY", section "Binary Format".
+
+/// Reads a COPY TO, message by message.
+struct CopyDecoder {
+    private static let signature: [UInt8] = Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0x00]
+
+    private let columnNames: [String]
+    private var columns: ColumnSet?
+    private var builder: RowBlockBuilder?
+    private var pending: [UInt8] = []
+    private var hasHeader = false
+    private(set) var isFinished = false
+
+    init(columnNames: [String]) { self.columnNames = columnNames }
+
+    var rowCount: Int { builder?.rowCount ?? 0 }
+
+    mutating func receive(_ bytes: UnsafeRawBufferPointer) {
+        unsafe pending.append(contentsOf: bytes)
+    }
+
+    /// - Returns: False for what is not that format.
+    mutating func decode() -> Bool {
+        var position = 0
+        defer { pending.removeFirst(position) }
+        if !hasHeader {
+            guard pending.count >= 19 else { return true }
+            guard pending.starts(with: Self.signature) else { return false }
+            let extra = integer(at: 15, bytes: 4)
+            guard extra >= 0, pending.count >= 19 + extra else { return extra >= 0 }
+            hasHeader = true
+            position = 19 + extra
+        }
+        while !isFinished, let length = rowLength(at: position) {
+            guard length > 0 else { return false }
+            appendRow(at: position)
+            position += length
+        }
+        return true
+    }
+
+    mutating func takeRows() -> RowBlock? {
+        guard let full = builder, full.rowCount > 0, let columns else { return nil }
+        builder = RowBlockBuilder(columns: columns)
+        return full.finish()
+    }
+
+    private func integer(at position: Int, bytes count: Int) -> Int {
+        let value = pending[position..<(position + count)].reduce(0) { $0 << 8 | Int($1) }
+        return count == 2
+            ? Int(Int16(truncatingIfNeeded: value)) : Int(Int32(truncatingIfNeeded: value))
+    }
+
+    /// - Returns: Nil until it is all there; 0 for what is no row.
+    private mutating func rowLength(at start: Int) -> Int? {
+        guard pending.count - start >= 2 else { return nil }
+        let fields = integer(at: start, bytes: 2)
+        if fields == -1 {
+            isFinished = true
+            return nil
+        }
+        guard fields >= 0, columns == nil || columns?.count == fields else { return 0 }
+        var position = start + 2
+        for _ in 0..<fields {
+            guard pending.count - position >= 4 else { return nil }
+            let length = integer(at: position, bytes: 4)
+            guard length >= -1 else { return 0 }
+            position += 4 + max(0, length)
+            guard position <= pending.count else { return nil }
+        }
+        return position - start
+    }
+
+    private mutating func appendRow(at start: Int) {
+        let fields = integer(at: start, bytes: 2)
+        let columns =
+            columns
+            ?? ColumnSet(
+                names: columnNames,
+                types: Array(repeating: 0, count: fields),
+                isBinary: true
+            )
+        self.columns = columns
+        var rows = builder ?? RowBlockBuilder(columns: columns)
+        builder = nil
+        var position = start + 2
+        for _ in 0..<fields {
+            let length = integer(at: position, bytes: 4)
+            position += 4
+            if length < 0 {
+                rows.appendNull()
+            } else {
+                unsafe pending.withUnsafeBytes { bytes in
+                    unsafe rows.append(
+                        UnsafeRawBufferPointer(rebasing: bytes[position..<(position + length)])
+                    )
+                }
+                position += length
+            }
+        }
+        rows.endRow()
+        builder = rows
+    }
+}
+
+/// Writes rows for a COPY FROM, each value as its column's type has it.
+struct CopyEncoder {
+    static let header: [UInt8] =
+        Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0x00] + [0, 0, 0, 0] + [0, 0, 0, 0]
+    static let trailer: [UInt8] = [0xFF, 0xFF]
+
+    let columns: ColumnSet
+
+    /// - Throws: `PostgresError.encoding` naming the column that the value does not fit.
+    func write(_ row: [PostgresValue], into bytes: inout [UInt8]) throws(PostgresError) {
+        guard row.count == columns.count else {
+            throw PostgresError(.encoding, "a row has \(row.count) values, not \(columns.count)")
+        }
+        append(Int16(row.count), to: &bytes)
+        for (index, value) in row.enumerated() {
+            if value == .null {
+                append(Int32(-1), to: &bytes)
+                continue
+            }
+            let start = bytes.count
+            append(Int32(0), to: &bytes)
+            guard try write(value, as: columns.types[index], into: &bytes),
+                let length = Int32(exactly: bytes.count - start - 4)
+            else {
+                throw PostgresError(
+                    .encoding,
+                    "the value for column \(columns.label(index)) does not fit its type"
+                )
+            }
+            for (offset, shift) in [24, 16, 8, 0].enumerated() {
+                bytes[start + offset] = UInt8(truncatingIfNeeded: length >> Int32(shift))
+            }
+        }
+    }
+
+    private func write(
+        _ value: PostgresValue,
+        as type: UInt32,
+        into bytes: inout [UInt8]
+    ) throws(PostgresError) -> Bool {
+        switch (type, value) {
+        case (TypeOID.smallint, .integer(let number)):
+            guard let exact = Int16(exactly: number) else { return false }
+            append(exact, to: &bytes)
+        case (TypeOID.integer, .integer(let number)):
+            guard let exact = Int32(exactly: number) else { return false }
+            append(exact, to: &bytes)
+        case (TypeOID.bigint, .integer(let number)): append(Int64(number), to: &bytes)
+        case (TypeOID.double, .double(let number)): append(number.bitPattern, to: &bytes)
+        case (TypeOID.double, .integer(let number)):
+            append(Double(number).bitPattern, to: &bytes)
+        case (TypeOID.real, .double(let number)): append(Float(number).bitPattern, to: &bytes)
+        case (TypeOID.boolean, .boolean(let isTrue)): bytes.append(isTrue ? 1 : 0)
+        case (TypeOID.text, .text), (TypeOID.varchar, .text), (TypeOID.name, .text),
+            (TypeOID.json, .json), (TypeOID.json, .text), (TypeOID.bytea, .bytes):
+            return try value.write(into: &bytes)
+        case (TypeOID.jsonb, .json), (TypeOID.jsonb, .text):
+            bytes.append(1)
+            return try value.write(into: &bytes)
+        case (TypeOID.uuid, .uuid(let text)), (TypeOID.uuid, .text(let text)):
+            return append(uuid: text, to: &bytes)
+        case (TypeOID.timestamptz, .timestamp(let time)), (TypeOID.timestamp, .timestamp(let time)):
+            if time == .max || time == .min {
+                append(time, to: &bytes)
+            } else {
+                let (shifted, overflow) = time.subtractingReportingOverflow(
+                    TimestampText.postgresEpoch
+                )
+                if overflow { return false }
+                append(shifted, to: &bytes)
+            }
+        case (TypeOID.date, .timestamp(let time)):
+            let days = (time - TimestampText.postgresEpoch) / TimestampText.microsecondsPerDay
+            guard let exact = Int32(exactly: days) else { return false }
+            append(exact, to: &bytes)
+        case (TypeOID.textArray, .textArray(let texts)):
+            appendArrayHead(texts.count, TypeOID.text, to: &bytes)
+            for text in texts { append(field: text.map { Array($0.utf8) }, to: &bytes) }
+        case (TypeOID.bigintArray, .integerArray(let numbers)):
+            appendArrayHead(numbers.count, TypeOID.bigint, to: &bytes)
+            for number in numbers {
+                var field: [UInt8] = []
+                if let number { append(Int64(number), to: &field) }
+                append(field: number == nil ? nil : field, to: &bytes)
+            }
+        default: return false
+        }
+        return true
+    }
+
+    private func append(_ number: some FixedWidthInteger, to bytes: inout [UInt8]) {
+        for shift in stride(from: number.bitWidth - 8, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: number >> shift))
+        }
+    }
+
+    private func append(field: [UInt8]?, to bytes: inout [UInt8]) {
+        append(Int32(field?.count ?? -1), to: &bytes)
+        bytes.append(contentsOf: field ?? [])
+    }
+
+    /// One dimension from index 1; an empty array has none.
+    private func appendArrayHead(_ count: Int, _ element: UInt32, to bytes: inout [UInt8]) {
+        append(Int32(count == 0 ? 0 : 1), to: &bytes)
+        append(Int32(1), to: &bytes)
+        append(element, to: &bytes)
+        if count > 0 {
+            append(Int32(count), to: &bytes)
+            append(Int32(1), to: &bytes)
+        }
+    }
+
+    private func append(uuid text: String, to bytes: inout [UInt8]) -> Bool {
+        var digits: [UInt8] = []
+        for character in text.utf8 where character != UInt8(ascii: "-") {
+            guard let digit = UInt8(String(Unicode.Scalar(character)), radix: 16) else {
+                return false
+            }
+            digits.append(digit)
+        }
+        guard digits.count == 32 else { return false }
+        for index in stride(from: 0, to: 32, by: 2) {
+            bytes.append(digits[index] << 4 | digits[index + 1])
+        }
+        return true
+    }
+}
+
+extension PostgresConnection {
+    /// - Parameter wanted: `.copyIn` or `.copyOut`, whichever the statement begins.
+    func beginCopy(_ sql: String, _ wanted: ResultHandle.Status) async throws {
+        guard handle.sendScript(sql) else { throw broken() }
+        try await flushPlain()
+        guard let (status, _) = try await nextStatus(), status == wanted else {
+            throw PostgresError(.usage, "that statement is no COPY of this direction")
+        }
+    }
+
+    /// - Returns: Nil when all rows were handed out.
+    func nextCopiedRows(limit: Int, into decoder: inout CopyDecoder) async throws -> RowBlock? {
+        reading: while decoder.rowCount < limit {
+            switch unsafe handle.getCopyData({ unsafe decoder.receive($0) }) {
+            case .data:
+                guard decoder.decode() else {
+                    throw PostgresError(.decoding, "that is no binary COPY")
+                }
+            case .wait:
+                try await waitForSocket(.readable)
+                guard handle.consumeInput() else { throw broken() }
+                if handle.usesTLS, !handle.consumeInput() { throw broken() }
+            case .end, .failed:
+                // The command's own result: done, or the error.
+                while try await nextStatus() != nil {}
+                break reading
+            }
+        }
+        return decoder.takeRows()
+    }
+
+    /// Returns once it is written, so that the caller is as slow as the server.
+    func putCopyData(_ bytes: [UInt8]) async throws {
+        guard handle.putCopyData(bytes) else { throw broken() }
+        try await flushPlain()
+    }
+
+    func endCopyIn() async throws -> Int {
+        guard handle.endCopy(refusal: nil) else { throw broken() }
+        try await flushPlain()
+        var copied = 0
+        while let (_, affectedRows) = try await nextStatus() { copied = affectedRows }
+        return copied
+    }
+}

@@ -1,0 +1,233 @@
+internal import EventLoop
+
+extension PostgresPool {
+    /// One that waits for an exclusive connection.
+    struct Waiter {
+        let id: Int
+        let deadline: ContinuousClock.Instant
+        let continuation: CheckedContinuation<PostgresConnection, any Error>
+    }
+
+    // MARK: Lending
+
+    /// An exclusive connection; the first to ask gets the first that comes free.
+    private func acquire() async throws -> PostgresConnection {
+        guard phase == .open || phase == .idle else { throw PostgresError.closed }
+        try Task.checkCancellation()
+        start()
+        idle.removeAll { !$0.isUsable }
+        if waiters.isEmpty, let connection = idle.popLast() {
+            lent.append(connection)
+            return connection
+        }
+        guard waiters.count < configuration.maximumPending else {
+            throw PostgresError(.overloaded, "too many transactions wait for Postgres")
+        }
+        addExclusiveSlotIfAllowed()
+        nextWaiter += 1
+        let id = nextWaiter
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                waiters.append(
+                    Waiter(
+                        id: id,
+                        deadline: .now + configuration.acquireTimeout,
+                        continuation: continuation
+                    )
+                )
+            }
+        } onCancel: {
+            loop.execute { self.assumeIsolated { $0.giveUp(id) } }
+        }
+    }
+
+    private func giveUp(_ id: Int) {
+        guard let index = waiters.firstIndex(where: { $0.id == id }) else { return }
+        let waiter = waiters.remove(at: index)
+        waiter.continuation.resume(throwing: CancellationError())
+        checkDrained()
+    }
+
+    func offer(_ connection: PostgresConnection) {
+        guard connection.isUsable else { return }
+        guard !waiters.isEmpty else {
+            idle.append(connection)
+            return
+        }
+        lent.append(connection)
+        waiters.removeFirst().continuation.resume(returning: connection)
+    }
+
+    private func giveBack(_ connection: PostgresConnection) {
+        lent.removeAll { $0 === connection }
+        if connection.isUsable, connection.mode != .pipeline || !connection.handle.isIdle {
+            connection.fail(PostgresError(.connectionLost, "the session was left in a transaction"))
+        }
+        if phase == .closed { connection.fail(.closed) }
+        offer(connection)
+        checkDrained()
+    }
+
+    // MARK: Transactions
+
+    /// Runs `body` between BEGIN and COMMIT on a connection of its own. An error that leaves `body`,
+    /// or a cancellation, rolls back. BEGIN travels with the first statement.
+    ///
+    /// Do not ask for a second connection inside: with all of them lent, that waits in vain.
+    ///
+    /// - Throws: What `body` throws; `PostgresError`, of which one with `outcomeIsUnknown` may have
+    ///   committed; `CancellationError`.
+    package func transaction<Value: Sendable>(
+        _ body: @Sendable (PostgresTransaction) async throws -> Value
+    ) async throws -> Value {
+        let connection: PostgresConnection
+        do {
+            connection = try await acquire()
+        } catch {
+            count((error as? PostgresError)?.metricLabel ?? "cancelled")
+            throw error
+        }
+        let transaction = PostgresTransaction(connection)
+        do {
+            let value = try await body(transaction)
+            try Task.checkCancellation()
+            try await transaction.commit()
+            giveBack(connection)
+            count("ok")
+            return value
+        } catch {
+            await transaction.rollBack()
+            giveBack(connection)
+            count((error as? PostgresError)?.metricLabel ?? "cancelled")
+            throw error
+        }
+    }
+
+    // MARK: Bulk
+
+    /// Hands out a statement's rows in batches, while the server goes on only as fast as `body`
+    /// takes them. One snapshot, one transaction, no statement timeout.
+    ///
+    /// - Parameter batch: Rows a call; the last call may have fewer.
+    /// - Returns: How many rows there were.
+    package func stream(
+        _ sql: String,
+        _ parameters: [PostgresValue] = [],
+        batch: Int = 1000,
+        _ body: @Sendable ([PostgresRow]) async throws -> Void
+    ) async throws -> Int {
+        try await bulk { connection in
+            var count = 0
+            try await connection.beginStream(sql, parameters)
+            while let block = try await connection.nextRows(limit: max(1, batch)) {
+                count += block.rowCount
+                try await body((0..<block.rowCount).map { PostgresRow(block: block, row: $0) })
+            }
+            return count
+        }
+    }
+
+    /// `COPY (query) TO STDOUT (FORMAT binary)`, in batches, with back-pressure.
+    ///
+    /// - Parameters:
+    ///   - query: A SELECT without parameters.
+    ///   - columns: Names for the readers of the rows; positions work without.
+    /// - Returns: How many rows there were.
+    package func copyOut(
+        _ query: String,
+        columns: [String] = [],
+        batch: Int = 1000,
+        _ body: @Sendable ([PostgresRow]) async throws -> Void
+    ) async throws -> Int {
+        try await bulk { connection in
+            var count = 0
+            var decoder = CopyDecoder(columnNames: columns)
+            try await connection.beginCopy("COPY (\(query)) TO STDOUT (FORMAT binary)", .copyOut)
+            while let block = try await connection.nextCopiedRows(
+                limit: max(1, batch),
+                into: &decoder
+            ) {
+                count += block.rowCount
+                try await body((0..<block.rowCount).map { PostgresRow(block: block, row: $0) })
+            }
+            return count
+        }
+    }
+
+    /// `COPY table (columns) FROM STDIN (FORMAT binary)`, all or nothing, with back-pressure: the
+    /// next batch is asked for when the last one is on its way.
+    ///
+    /// - Parameters:
+    ///   - table: Its name, with or without a schema; quoted here.
+    ///   - columns: Their types are asked of the server, the values must fit them.
+    ///   - next: The next rows; nil at the end.
+    /// - Returns: How many rows were copied.
+    package func copyIn(
+        table: String,
+        columns: [String],
+        _ next: @Sendable () async throws -> [[PostgresValue]]?
+    ) async throws -> Int {
+        let name = table.split(separator: ".").map { quotedIdentifier($0) }.joined(separator: ".")
+        let list = columns.map { quotedIdentifier($0) }.joined(separator: ", ")
+        return try await bulk { connection in
+            let shape = try await connection.runScript("SELECT \(list) FROM \(name) WHERE false")
+            let encoder = CopyEncoder(columns: shape.rows.block.columns)
+            try await connection.beginCopy(
+                "COPY \(name) (\(list)) FROM STDIN (FORMAT binary)",
+                .copyIn
+            )
+            var bytes = CopyEncoder.header
+            while let rows = try await next() {
+                for row in rows {
+                    try encoder.write(row, into: &bytes)
+                    if bytes.count >= 64 << 10 {
+                        try await connection.putCopyData(bytes)
+                        bytes.removeAll(keepingCapacity: true)
+                    }
+                }
+            }
+            bytes.append(contentsOf: CopyEncoder.trailer)
+            try await connection.putCopyData(bytes)
+            return try await connection.endCopyIn()
+        }
+    }
+
+    /// Plain mode, in a transaction without a statement timeout.
+    private func bulk<Value: Sendable>(
+        _ body: (PostgresConnection) async throws -> Value
+    ) async throws -> Value {
+        let connection = try await acquire()
+        do {
+            try connection.leavePipelineMode()
+            _ = try await connection.runScript("BEGIN; SET LOCAL statement_timeout = 0")
+            let value = try await body(connection)
+            _ = try await connection.runScript("COMMIT", isCancellable: false)
+            try connection.enterPipelineMode()
+            giveBack(connection)
+            count("ok")
+            return value
+        } catch {
+            await connection.abandonPlain()
+            if connection.mode == .plain {
+                _ = try? await connection.runScript("ROLLBACK", isCancellable: false)
+                try? connection.enterPipelineMode()
+            }
+            giveBack(connection)
+            let told = connection.lossAsSeenByBorrower(of: error)
+            count((told as? PostgresError)?.metricLabel ?? "cancelled")
+            throw told
+        }
+    }
+}
+
+extension PostgresConnection {
+    /// How much is in front of a new request.
+    var backlog: Int { ledger.count }
+
+    /// Whatever the failed call said, a broken connection is one error: lost, retryable.
+    func lossAsSeenByBorrower(of error: any Error) -> any Error {
+        guard let brokenBy, let error = error as? PostgresError else { return error }
+        if error.kind == .usage || error.kind == .closed || error.kind == .decoding { return error }
+        return PostgresError.lost(brokenBy)
+    }
+}

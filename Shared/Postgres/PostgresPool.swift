@@ -1,0 +1,346 @@
+package import EventLoop
+package import Observability
+
+/// The connections of one loop to one Postgres.
+///
+/// Authority: every connection that the loop's services use. Some are *shared*: `execute` sends
+/// down their pipelines, all that one turn of the loop has gathered closed by one Sync, so that
+/// what many tasks write commits together; each task is answered when its Sync has come back, never
+/// before. The *exclusive* ones are lent to one `transaction`, `stream` or COPY at a time, in the
+/// order of asking. A *listener*, when wanted, hears notifications.
+///
+/// States: idle until first used (or `run`), then open, then draining, then closed. Each slot opens
+/// its connection, waits until that breaks, and opens another, with back-off. What was in flight on
+/// a broken one fails with a retryable error; what only waited goes on waiting, within its limit.
+///
+/// Shutdown: `close` (or the cancellation of `run`) refuses new work, lets what is there finish
+/// within `drainTimeout`, then closes the connections.
+package actor PostgresPool {
+    let configuration: PostgresConfiguration
+    nonisolated let loop: EventLoop
+    let log: Log
+    nonisolated let readiness = Readable("postgres: not started")
+
+    enum Phase { case idle, open, draining, closed }
+    enum Role { case shared, exclusive, listener }
+
+    var phase = Phase.idle
+    private var slots: [Task<Void, Never>] = []
+    private var clockwork: LoopTimer?
+    private var lastError: PostgresError?
+
+    // Shared connections.
+    var shared: [PostgresConnection] = []
+    var queue: [PostgresRequest] = []
+    var pending = 0
+
+    // Exclusive connections.
+    var idle: [PostgresConnection] = []
+    var waiters: [Waiter] = []
+    var lent: [PostgresConnection] = []
+    private var exclusiveSlots = 0
+    var nextWaiter = 0
+
+    // The listener.
+    var subscriptions: [Int: Subscription] = [:]
+    var nextSubscription = 0
+    var listener: PostgresConnection?
+    private var hasListenerSlot = false
+
+    private var drained: [CheckedContinuation<Void, Never>] = []
+
+    private let connections: Gauge?
+    private let reconnects: Counter?
+    private let answers: [String: Counter]
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    package init(
+        _ configuration: PostgresConfiguration,
+        on loop: EventLoop,
+        log: Log = .disabled,
+        metrics: Metrics? = nil
+    ) {
+        self.configuration = configuration
+        self.loop = loop
+        self.log = log
+        connections = metrics?.gauge(.postgresConnections)
+        reconnects = metrics?.counter(.postgresReconnects)
+        var answers: [String: Counter] = [:]
+        if let metrics {
+            for outcome in ["ok", "cancelled"] + PostgresError.metricLabels {
+                answers[outcome] = metrics.counter(.postgresStatements, ["outcome": outcome])
+            }
+        }
+        self.answers = answers
+    }
+
+    // MARK: Life
+
+    /// Keeps the connections until the task is cancelled, then drains and closes.
+    package func run() async throws {
+        start()
+        while !Task.isCancelled { try? await loop.sleep(for: .seconds(86_400)) }
+        await close()
+    }
+
+    /// Nil while statements can be run; else why not, with nothing secret in it.
+    package nonisolated func notReadyReason() -> String? { readiness.value }
+
+    func start() {
+        guard phase == .idle else { return }
+        phase = .open
+        readiness.value = "postgres: connecting"
+        for _ in 0..<configuration.sharedConnections { addSlot(.shared) }
+        clockwork = loop.schedule(after: .milliseconds(200), every: .milliseconds(200)) {
+            [weak self] in self?.assumeIsolated { $0.tick() }
+        }
+    }
+
+    /// Refuses new work, waits for what is there, closes the connections.
+    package func close() async {
+        switch phase {
+        case .closed: return
+        case .idle:
+            phase = .closed
+            readiness.value = "postgres: closed"
+            return
+        case .draining, .open: break
+        }
+        phase = .draining
+        readiness.value = "postgres: closing"
+        if !isDrained {
+            let timer = loop.schedule(after: configuration.drainTimeout) { [weak self] in
+                self?.assumeIsolated { $0.shut() }
+            }
+            await withCheckedContinuation { drained.append($0) }
+            timer.cancel()
+        }
+        shut()
+    }
+
+    private var isDrained: Bool {
+        phase == .closed || (pending == 0 && lent.isEmpty && waiters.isEmpty)
+    }
+
+    func checkDrained() {
+        guard phase == .draining || phase == .closed, isDrained else { return }
+        for continuation in drained { continuation.resume() }
+        drained = []
+    }
+
+    private func shut() {
+        guard phase != .closed else { return }
+        phase = .closed
+        readiness.value = "postgres: closed"
+        clockwork?.cancel()
+        for slot in slots { slot.cancel() }
+        slots = []
+        for connection in shared + idle + lent { connection.fail(.closed) }
+        listener?.fail(.closed)
+        shared = []
+        idle = []
+        let (waiting, requests) = (waiters, queue)
+        waiters = []
+        queue = []
+        for waiter in waiting { waiter.continuation.resume(throwing: PostgresError.closed) }
+        for request in requests { request.finish(.failure(PostgresError.closed)) }
+        for subscription in subscriptions.values { subscription.fail(PostgresError.closed) }
+        subscriptions = [:]
+        checkDrained()
+    }
+
+    /// What has waited too long, and peers that are gone without a word.
+    private func tick() {
+        let now = ContinuousClock.now
+        for connection in shared + idle + lent { connection.checkProgress(at: now) }
+        listener?.checkProgress(at: now)
+        while let request = queue.first, let deadline = request.deadline, deadline <= now {
+            queue.removeFirst()
+            request.finish(.failure(unavailable()))
+        }
+        while let waiter = waiters.first, waiter.deadline <= now {
+            waiters.removeFirst()
+            waiter.continuation.resume(throwing: unavailable())
+        }
+        for subscription in subscriptions.values where subscription.deadline <= now {
+            subscription.fail(unavailable())
+        }
+        checkDrained()
+    }
+
+    private func unavailable() -> PostgresError {
+        PostgresError(
+            .unavailable,
+            "no connection to Postgres came free in time",
+            sqlState: lastError?.sqlState,
+            detail: lastError?.debugDescription ?? ""
+        )
+    }
+
+    // MARK: Slots
+
+    private func addSlot(_ role: Role) {
+        slots.append(Task(executorPreference: loop) { await self.keep(role) })
+    }
+
+    func addExclusiveSlotIfAllowed() {
+        guard exclusiveSlots < configuration.exclusiveConnections else { return }
+        exclusiveSlots += 1
+        addSlot(.exclusive)
+    }
+
+    func addListenerSlot() {
+        guard !hasListenerSlot else { return }
+        hasListenerSlot = true
+        addSlot(.listener)
+    }
+
+    /// One slot's whole life: opens a connection, serves until it breaks, opens another.
+    private func keep(_ role: Role) async {
+        var failures = 0
+        while phase == .open || phase == .draining {
+            do {
+                let connection = try await PostgresConnection.open(
+                    configuration,
+                    isShared: role == .shared,
+                    on: loop
+                )
+                guard phase == .open || phase == .draining else {
+                    connection.fail(.closed)
+                    return
+                }
+                failures = 0
+                connections?.add(1)
+                enter(connection, role)
+                await connection.untilBroken()
+                connections?.add(-1)
+                leave(connection, role)
+                guard phase == .open || phase == .draining else { return }
+                reconnects?.add()
+                log.warning(
+                    "connection to postgres lost",
+                    [.error: .string(connection.brokenBy?.description ?? "")]
+                )
+            } catch {
+                if phase == .closed || error is CancellationError { return }
+                failures += 1
+                lastError = error as? PostgresError
+                let reason = lastError?.description ?? "cannot connect to Postgres"
+                if shared.isEmpty, phase == .open { readiness.value = reason }
+                log.warning("cannot connect to postgres", [.error: .string(reason)])
+            }
+            // 50 ms, doubling to 3.2 s, each at random between half and all of it.
+            let longest = 50.0 * Double(1 << min(failures, 6))
+            let wait = Double.random(in: longest / 2...longest)
+            try? await loop.sleep(for: .milliseconds(Int(wait)))
+        }
+    }
+
+    private func enter(_ connection: PostgresConnection, _ role: Role) {
+        switch role {
+        case .shared:
+            shared.append(connection)
+            if phase == .open { readiness.value = nil }
+            let waiting = queue
+            queue = []
+            for request in waiting { connection.submit(request) }
+        case .exclusive: offer(connection)
+        case .listener: listenerOpened(connection)
+        }
+    }
+
+    private func leave(_ connection: PostgresConnection, _ role: Role) {
+        switch role {
+        case .shared:
+            shared.removeAll { $0 === connection }
+            if shared.isEmpty, phase == .open { readiness.value = "postgres: connection lost" }
+        case .exclusive: idle.removeAll { $0 === connection }
+        case .listener: listenerClosed(connection)
+        }
+    }
+
+    // MARK: Statements
+
+    /// Runs one statement in a transaction of its own, together with what else this turn of the
+    /// loop sends. Values only as parameters, `$1` on.
+    ///
+    /// - Returns: Its result, once it is committed.
+    /// - Throws: `PostgresError`; `CancellationError` if it was cancelled before it was done.
+    package func execute(
+        _ sql: String,
+        _ parameters: [PostgresValue] = []
+    ) async throws -> PostgresResult {
+        guard phase == .open || phase == .idle else { throw PostgresError.closed }
+        guard pending < configuration.maximumPending else {
+            count("overloaded")
+            throw PostgresError(.overloaded, "too many statements wait for Postgres")
+        }
+        try Task.checkCancellation()
+        start()
+        pending += 1
+        defer {
+            pending -= 1
+            if phase != .open { checkDrained() }
+        }
+        let cancellation = PendingCancellation()
+        do {
+            let result = try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation {
+                    (continuation: CheckedContinuation<PostgresResult, any Error>) in
+                    let request = PostgresRequest(sql, parameters) {
+                        continuation.resume(with: $0)
+                    }
+                    cancellation.request = request
+                    submit(request)
+                }
+            } onCancel: {
+                loop.execute { self.assumeIsolated { $0.cancel(cancellation.request) } }
+            }
+            count("ok")
+            return result
+        } catch {
+            count((error as? PostgresError)?.metricLabel ?? "cancelled")
+            throw error
+        }
+    }
+
+    func count(_ outcome: String) { answers[outcome]?.add() }
+
+    private func submit(_ request: PostgresRequest) {
+        // All of one turn on one connection, so that it commits together.
+        let chosen =
+            shared.first { $0.isUsable && $0.groupSize > 0 }
+            ?? shared.filter(\.isUsable).min { $0.backlog < $1.backlog }
+        if let chosen { return chosen.submit(request) }
+        request.deadline = .now + configuration.acquireTimeout
+        queue.append(request)
+    }
+
+    private func cancel(_ request: PostgresRequest?) {
+        guard let request, !request.isFinished else { return }
+        if let connection = request.connection { return connection.cancel(request) }
+        queue.removeAll { $0 === request }
+        request.finish(.failure(CancellationError()))
+    }
+}
+
+/// Where a cancellation finds its request; confined to the loop.
+final class PendingCancellation: @unchecked Sendable {
+    var request: PostgresRequest?
+}
+
+/// A text that other threads read.
+final class Readable: Sendable {
+    private let lock = Lock()
+    nonisolated(unsafe) private var text: String?
+
+    init(_ text: String?) { unsafe self.text = text }
+
+    var value: String? {
+        get { lock.withLock { unsafe text } }
+        set { lock.withLock { unsafe text = newValue } }
+    }
+}

@@ -1,0 +1,40 @@
+/// One statement on its way. Confined to its pool's loop.
+final class PostgresRequest: @unchecked Sendable {
+    let sql: String
+    let parameters: [PostgresValue]
+    /// False for BEGIN, COMMIT, ROLLBACK and the like: not worth a place in the cache.
+    let isPrepared: Bool
+    /// When the connection breaks, this may have happened none the less.
+    let commits: Bool
+    /// Between two Syncs of its own.
+    var runsAlone = false
+    var runs = 0
+    var isCancelled = false
+    /// For a request that waits for a connection.
+    var deadline: ContinuousClock.Instant?
+    weak var connection: PostgresConnection?
+    private var completion: ((Result<PostgresResult, any Error>) -> Void)?
+
+    init(
+        _ sql: String,
+        _ parameters: [PostgresValue] = [],
+        isPrepared: Bool = true,
+        commits: Bool = true,
+        completion: @escaping (Result<PostgresResult, any Error>) -> Void
+    ) {
+        self.sql = sql
+        self.parameters = parameters
+        self.isPrepared = isPrepared
+        self.commits = commits
+        self.completion = completion
+    }
+
+    var isFinished: Bool { completion == nil }
+
+    func finish(_ result: Result<PostgresResult, any Error>) {
+        let completion = completion
+        self.completion = nil
+        connection = nil
+        completion?(result)
+    }
+}

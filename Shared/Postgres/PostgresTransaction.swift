@@ -1,0 +1,188 @@
+internal import EventLoop
+
+/// One transaction's statements, on the pool's loop. After the first error nothing more is sent,
+/// for the server would refuse it; the transaction can only be rolled back.
+package actor PostgresTransaction {
+    private enum State {
+        case new
+        case open
+        case failed(PostgresError)
+        case ended
+    }
+
+    private let connection: PostgresConnection
+    private nonisolated let loop: EventLoop
+    private var state = State.new
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    init(_ connection: PostgresConnection) {
+        self.connection = connection
+        loop = connection.loop
+    }
+
+    /// - Returns: The statement's result; nothing of it is durable before the commit.
+    /// - Throws: `PostgresError`; `CancellationError`.
+    package func execute(
+        _ sql: String,
+        _ parameters: [PostgresValue] = []
+    ) async throws -> PostgresResult {
+        let results = try await pipeline([(sql, parameters)])
+        return results[0]
+    }
+
+    /// Several statements in one round trip; each may rely on those before it.
+    ///
+    /// - Returns: A result for each.
+    /// - Throws: The first error; then none of them has happened.
+    package func pipeline(
+        _ statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
+        try Task.checkCancellation()
+        var first = false
+        switch state {
+        case .new: first = true
+        case .open: break
+        case .failed(let error): throw error
+        case .ended: throw PostgresError(.usage, "the transaction has ended")
+        }
+        if statements.isEmpty { return [] }
+        // Encoded here, too, so that a value that cannot be sent leaves the pipeline alone.
+        for statement in statements { _ = try EncodedParameters(statement.parameters) }
+        state = .open
+        do {
+            let begin = first ? [(sql: "BEGIN", parameters: [PostgresValue]())] : []
+            let results = try await send(begin + statements, isCancellable: true)
+            return first ? Array(results.dropFirst()) : results
+        } catch {
+            let failure = (error as? PostgresError) ?? PostgresError(.usage, "cancelled")
+            if case .open = state { state = .failed(failure) }
+            throw error
+        }
+    }
+
+    /// Statements without parameters, separated by semicolons: a migration's text.
+    package func script(_ sql: String) async throws {
+        _ = try await pipeline([("SELECT 1", [])])
+        do {
+            try connection.leavePipelineMode()
+            _ = try await connection.runScript(sql)
+            try connection.enterPipelineMode()
+        } catch {
+            await connection.abandonPlain()
+            try? connection.enterPipelineMode()
+            let told = connection.lossAsSeenByBorrower(of: error)
+            state = .failed((told as? PostgresError) ?? PostgresError(.usage, "cancelled"))
+            throw told
+        }
+    }
+
+    func commit() async throws {
+        switch state {
+        case .new:
+            state = .ended
+            return
+        case .failed(let error): throw error
+        case .ended: throw PostgresError(.usage, "the transaction has ended")
+        case .open: break
+        }
+        let results: [PostgresResult]
+        do {
+            results = try await send([("COMMIT", [])], isCancellable: false)
+        } catch {
+            state = .failed((error as? PostgresError) ?? .closed)
+            throw error
+        }
+        state = .ended
+        guard results.first?.command == "COMMIT" else {
+            throw PostgresError(
+                .server,
+                "the transaction had failed and was rolled back",
+                sqlState: "25P02"
+            )
+        }
+    }
+
+    /// Never throws: a connection that cannot even roll back is closed, which does it.
+    func rollBack() async {
+        defer { state = .ended }
+        switch state {
+        case .new, .ended: return
+        case .open, .failed: break
+        }
+        await connection.settleCancellation()
+        for _ in 0..<2 where connection.mode == .pipeline {
+            // The second try is for a cancellation that came late and hit the first.
+            if (try? await send([("ROLLBACK", [])], isCancellable: false)) != nil { return }
+        }
+        connection.fail(PostgresError(.connectionLost, "the transaction could not be rolled back"))
+    }
+
+    /// All in one group.
+    private func send(
+        _ statements: [(sql: String, parameters: [PostgresValue])],
+        isCancellable: Bool
+    ) async throws -> [PostgresResult] {
+        let batch = Batch(statements.count)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                batch.start(continuation)
+                for (index, statement) in statements.enumerated() {
+                    let isControl = ["BEGIN", "COMMIT", "ROLLBACK"].contains(statement.sql)
+                    let request = PostgresRequest(
+                        statement.sql,
+                        statement.parameters,
+                        isPrepared: !isControl,
+                        commits: statement.sql == "COMMIT"
+                    ) { result in
+                        batch.finished(index, result)
+                    }
+                    batch.requests.append(request)
+                    connection.submit(request)
+                }
+            }
+        } onCancel: {
+            guard isCancellable else { return }
+            loop.execute { self.assumeIsolated { $0.cancel(batch) } }
+        }
+    }
+
+    private func cancel(_ batch: Batch) {
+        for request in batch.requests where !request.isFinished { connection.cancel(request) }
+    }
+
+    /// The answers of one group, gathered. Confined to the loop.
+    private final class Batch: @unchecked Sendable {
+        var requests: [PostgresRequest] = []
+        private var results: [PostgresResult]
+        private var error: (any Error)?
+        private var left: Int
+        private var continuation: CheckedContinuation<[PostgresResult], any Error>?
+
+        init(_ count: Int) {
+            left = count
+            results = Array(repeating: .empty, count: count)
+        }
+
+        func start(_ continuation: CheckedContinuation<[PostgresResult], any Error>) {
+            self.continuation = continuation
+        }
+
+        func finished(_ index: Int, _ result: Result<PostgresResult, any Error>) {
+            left -= 1
+            switch result {
+            case .success(let value): results[index] = value
+            case .failure(let failure): error = error ?? failure
+            }
+            guard left == 0 else { return }
+            if let error {
+                continuation?.resume(throwing: error)
+            } else {
+                continuation?.resume(returning: results)
+            }
+            continuation = nil
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/// Which statements one connection has prepared; the least recently used go first. Pure.
+struct StatementCache {
+    private struct Entry {
+        let name: String
+        var isPrepared = false
+        var columns: ColumnSet?
+        var lastUse: Int
+    }
+
+    enum Lookup: Equatable {
+        case known(name: String)
+        /// Prepare it under this name, and deallocate those.
+        case new(name: String, evicted: [String])
+    }
+
+    private let limit: Int
+    private var entries: [String: Entry] = [:]
+    private var names = 0
+    private var clock = 0
+
+    init(limit: Int) { self.limit = limit }
+
+    var count: Int { entries.count }
+
+    mutating func use(_ sql: String) -> Lookup {
+        clock += 1
+        if let index = entries.index(forKey: sql) {
+            entries.values[index].lastUse = clock
+            return .known(name: entries.values[index].name)
+        }
+        var evicted: [String] = []
+        while entries.count >= limit,
+            // One on its way cannot be deallocated: it may yet fail.
+            let oldest = entries.filter({ $0.value.isPrepared })
+                .min(by: { $0.value.lastUse < $1.value.lastUse })
+        {
+            evicted.append(oldest.value.name)
+            entries[oldest.key] = nil
+        }
+        names += 1
+        let name = "s\(names)"
+        entries[sql] = Entry(name: name, lastUse: clock)
+        return .new(name: name, evicted: evicted)
+    }
+
+    mutating func prepared(_ sql: String) { entries[sql]?.isPrepared = true }
+
+    /// It was not prepared after all, or must be prepared anew.
+    ///
+    /// - Returns: The name to deallocate, if the server knows it.
+    mutating func forget(_ sql: String) -> String? {
+        guard let entry = entries.removeValue(forKey: sql) else { return nil }
+        return entry.isPrepared ? entry.name : nil
+    }
+
+    func columns(of sql: String) -> ColumnSet? { entries[sql]?.columns }
+    mutating func remember(_ columns: ColumnSet, of sql: String) { entries[sql]?.columns = columns }
+}
