@@ -124,7 +124,7 @@ let package = Package(
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
         tests("IntegrationTests", ["PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka"]),
-        tests("EndToEndTests", ["PushEvents", "PushCore"]),
+        tests("EndToEndTests", ["JSON"]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,1 +1,137 @@
-// Tests of the whole.
+import Foundation
+import JSON
+import Support
+import Testing
+
+/// The built executables as an operator runs them, one suite after the other: they share two cores.
+@Suite(
+    "End to end",
+    .serialized,
+    .enabled(
+        if: TestEnvironment.executables != nil && TestEnvironment.databaseURL != nil,
+        "DATABASE_URL or CARILLON_BIN is not set: deploy/test sets both"
+    )
+)
+enum EndToEndTests {}
+
+/// Gives all tests of a suite one stack, with registration and one dispatcher up. Each test makes
+/// an app of its own, so that they meet in nothing but the executables.
+struct RunningStack: SuiteTrait, TestScoping {
+    struct Running: Sendable {
+        let stack: Stack
+        let registration: Stack.Service
+        let dispatcher: Stack.Service
+    }
+
+    @TaskLocal static var running: Running?
+
+    /// The suite's stack.
+    static var current: Running {
+        get throws {
+            guard let running else { throw TestFailure("this suite runs no stack") }
+            return running
+        }
+    }
+
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing body: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        try await Stack.with { stack in
+            let registration = try await stack.start("carillon-registration")
+            let dispatcher = try await stack.start("carillon-dispatcher")
+            let running = Running(
+                stack: stack,
+                registration: registration,
+                dispatcher: dispatcher
+            )
+            try await Self.$running.withValue(running, operation: body)
+            #expect(
+                await dispatcher.process.stop() == .status(0),
+                "\(dispatcher.process.lastWords)"
+            )
+            #expect(
+                await registration.process.stop() == .status(0),
+                "\(registration.process.lastWords)"
+            )
+        }
+    }
+}
+
+extension Trait where Self == RunningStack {
+    static var runningStack: Self { Self() }
+}
+
+/// What a test does again and again with a running stack and an app of its own.
+struct Bench {
+    let stack: Stack
+    let registration: String
+    let app: Stack.App
+
+    init() async throws {
+        let running = try RunningStack.current
+        stack = running.stack
+        registration = running.registration.url
+        app = try await stack.makeApp()
+    }
+
+    var simulator: SimulatorControl { stack.simulator }
+
+    /// Registers a device over HTTP, as its app would; answers its object id.
+    func register(_ fields: JSONValue) async throws -> String {
+        let answer = try await http(
+            "POST",
+            "\(registration)/1.1/installations",
+            headers: app.clientHeaders,
+            body: fields
+        )
+        guard answer.status == 201, let id = answer.json?["objectId"]?.string else {
+            throw TestFailure("POST /1.1/installations: \(answer.status) \(answer.text)")
+        }
+        return id
+    }
+
+    func registerPhone(
+        token: String,
+        channels: [String],
+        environment: String = "production"
+    ) async throws -> String {
+        try await register([
+            "deviceType": "ios", "deviceToken": .string(token),
+            "apnsTopic": .string(app.bundleID), "apnsEnvironment": .string(environment),
+            "channels": .array(channels.map { .string($0) }),
+        ])
+    }
+
+    /// The installation as the owner's backend reads it.
+    func installation(_ id: String) async throws -> JSONValue {
+        let answer = try await http(
+            "GET",
+            "\(registration)/1.1/installations/\(id)",
+            headers: app.masterHeaders
+        )
+        guard answer.status == 200, let json = answer.json else {
+            throw TestFailure("GET /1.1/installations/…: \(answer.status) \(answer.text)")
+        }
+        return json
+    }
+
+    /// A push request to channels of the app, with an id of its own.
+    func event(_ channels: [String], alert: String = "Ding dong") -> (id: String, JSONValue) {
+        let id = TestEnvironment.unique("event-")
+        let request: JSONValue = [
+            "id": .string(id), "source": "e2e", "app": .string(app.id),
+            "channels": .array(channels.map { .string($0) }), "data": ["alert": .string(alert)],
+        ]
+        return (id, request)
+    }
+}
+
+/// A device token of APNs' shape.
+func makeAPNsToken() -> String {
+    (0..<32).map { _ in
+        let text = String(UInt8.random(in: 0...255), radix: 16)
+        return text.count == 1 ? "0" + text : text
+    }.joined()
+}

@@ -11,6 +11,7 @@ package struct SimulatorControl: Sendable {
         package let environment: String
         package let connection: Int?
         package let token: String
+        package let path: String
         package let status: Int
         package let reason: String?
         package let headers: JSONValue
@@ -22,6 +23,7 @@ package struct SimulatorControl: Sendable {
             environment = json["environment"]?.string ?? ""
             connection = json["connection"]?.integer
             token = json["token"]?.string ?? ""
+            path = json["path"]?.string ?? ""
             status = json["status"]?.integer ?? 0
             reason = json["reason"]?.string
             headers = json["headers"] ?? .null
@@ -45,9 +47,9 @@ package struct SimulatorControl: Sendable {
         return ((json["received"]?.array ?? []).map(Received.init), json["next"]?.integer ?? after)
     }
 
-    /// What came for one token.
+    /// What came for one token, or for the channel URI that ends with it.
     package func received(for token: String) async throws -> [Received] {
-        try await received().all.filter { $0.token == token }
+        try await received().all.filter { $0.token == token || $0.path.hasSuffix(token) }
     }
 
     /// Waits until so many requests came for one token.

@@ -1,0 +1,216 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    @Suite("A service that ends loses nothing", .serialized)
+    struct StoppingTests {
+        /// Events of one device each, written to Kafka before any dispatcher is up.
+        private struct Load {
+            let stack: Stack
+            /// Event id by token.
+            let events: [String: String]
+
+            init(_ count: Int, on stack: Stack) async throws {
+                self.stack = stack
+                let app = try await stack.makeApp()
+                var events: [String: String] = [:]
+                var records: [(key: String, value: String)] = []
+                for number in 0..<count {
+                    let token = makeAPNsToken()
+                    let id = "single-\(number)"
+                    events[token] = id
+                    let request: JSONValue = [
+                        "id": .string(id), "app": .string(app.id),
+                        "tokens": [
+                            [
+                                "platform": "apns", "token": .string(token),
+                                "environment": "production",
+                            ]
+                        ],
+                        "topic": .string(app.bundleID), "data": ["alert": "One of many"],
+                    ]
+                    records.append((id, request.text))
+                }
+                try await stack.kafka.produce(records, to: stack.topic("push.requests"))
+                self.events = events
+            }
+
+            /// Waits until the ledger knows every event and nothing is pending.
+            func finished() async throws {
+                _ = try await eventually(
+                    "all \(events.count) pushes are done",
+                    within: .seconds(120)
+                ) {
+                    let sums = try await stack.database.query(
+                        "select count(*), coalesce(sum(pending), 0) from pushes where status = 'done'"
+                    )
+                    return sums == ["\(events.count)|0"] ? true : nil
+                }
+            }
+
+            /// Every event has its outcome on Kafka, and the books say the same.
+            func checkOutcomes() async throws {
+                let outcomes = try await stack.kafka.records(on: stack.topic("push.outcomes"))
+                    .compactMap(\.json)
+                let delivered = Set(
+                    outcomes.filter { $0["outcome"]?.string == "delivered" }
+                        .compactMap { $0["eventId"]?.string }
+                )
+                let missing = Set(events.values).subtracting(delivered)
+                #expect(missing.isEmpty, "\(missing.count) events have no outcome")
+                let sums = try await stack.database.query(
+                    """
+                    select sum(targeted), sum(delivered),
+                        sum(failed + expired + suppressed + in_doubt + pending) from pushes
+                    """
+                )
+                #expect(sums == ["\(events.count)|\(events.count)|0"])
+            }
+        }
+
+        /// What the provider received for each token, followed while it is bounded there.
+        private actor Collected {
+            private let simulator: SimulatorControl
+            private var next = 0
+            private(set) var names: [String: [String]] = [:]
+            private(set) var requests = 0
+
+            init(_ simulator: SimulatorControl) {
+                self.simulator = simulator
+            }
+
+            func update() async throws {
+                while true {
+                    let (all, after) = try await simulator.received(after: next)
+                    guard after != next, !all.isEmpty else { return }
+                    next = after
+                    requests += all.count
+                    for request in all {
+                        names[request.token, default: []].append(request.header("apns-id") ?? "")
+                    }
+                }
+            }
+        }
+
+        @Test(
+            "SIGTERM in mid-flight: exit 0 within the grace, nothing lost, nothing repeated",
+            .timeLimit(.minutes(3))
+        )
+        func graceful() async throws {
+            try await Stack.with(["DISPATCH_IN_FLIGHT": "200"]) { stack in
+                let load = try await Load(2000, on: stack)
+                try await stack.simulator.setRules([["provider": "apns", "delayMs": [50, 150]]])
+                let collected = Collected(stack.simulator)
+                let first = try await stack.start("carillon-dispatcher")
+                _ = try await eventually("200 requests at the provider") {
+                    try await stack.simulator.count("apns", status: 200) >= 200 ? true : nil
+                }
+                let start = ContinuousClock.now
+                #expect(await first.process.stop() == .status(0), "\(first.process.lastWords)")
+                #expect(ContinuousClock.now - start < .seconds(25))
+                let sent = try await stack.simulator.count("apns", status: 200)
+                #expect(sent < load.events.count, "all was sent before the stop")
+
+                let second = try await stack.start("carillon-dispatcher")
+                try await load.finished()
+                try await collected.update()
+                #expect(await second.process.stop() == .status(0))
+                try await load.checkOutcomes()
+                let names = await collected.names
+                #expect(Set(names.keys) == Set(load.events.keys))
+                #expect(names.values.allSatisfy { $0.count == 1 })
+            }
+        }
+
+        @Test(
+            "kill -9 of the dispatcher, ten times over 10,000 events: every outcome is there",
+            .enabled(
+                if: TestEnvironment.kafkaBootstrapServers != nil,
+                "KAFKA_BOOTSTRAP_SERVERS is not set: needs a real broker"
+            ),
+            .timeLimit(.minutes(10))
+        )
+        func killed() async throws {
+            let inFlight = 256
+            try await Stack.with(["DISPATCH_IN_FLIGHT": "\(inFlight)"]) { stack in
+                let load = try await Load(10_000, on: stack)
+                try await stack.simulator.setRules([["provider": "apns", "delayMs": [20, 80]]])
+                let collected = Collected(stack.simulator)
+                for round in 1...10 {
+                    let before = try await stack.simulator.count("apns", status: 200)
+                    #expect(before < load.events.count, "all was sent before kill \(round)")
+                    let dispatcher = try await stack.start("carillon-dispatcher")
+                    _ = try await eventually("requests in round \(round)", within: .seconds(60)) {
+                        let now = try await stack.simulator.count("apns", status: 200)
+                        return now >= before + 300 + 37 * round ? true : nil
+                    }
+                    dispatcher.process.signal(SIGKILL)
+                    #expect(await dispatcher.process.exit() == .signal(SIGKILL))
+                    try await collected.update()
+                }
+                let last = try await stack.start("carillon-dispatcher")
+                try await load.finished()
+                try await collected.update()
+                #expect(await last.process.stop() == .status(0), "\(last.process.lastWords)")
+
+                try await load.checkOutcomes()
+                let names = await collected.names
+                #expect(Set(names.keys) == Set(load.events.keys))
+                let differing = names.values.filter { Set($0).count != 1 || $0.contains("") }
+                #expect(differing.isEmpty, "repeats that carry another apns-id: \(differing.count)")
+                let repeats = await collected.requests - load.events.count
+                print(
+                    "kill -9, 10 times over \(load.events.count) events: all outcomes are there, "
+                        + "\(repeats) requests were repeats, all with the first one's apns-id"
+                )
+                // A crash repeats at most what was in flight.
+                #expect(repeats <= 10 * inFlight)
+            }
+        }
+    }
+
+    @Suite("What the executables say of themselves", .timeLimit(.minutes(1)))
+    struct ExecutableTests {
+        static let services = [
+            "carillon-registration", "carillon-dispatcher", "carillon-simulator",
+        ]
+
+        @Test("--version and --help answer and end with 0", arguments: services + ["carillon"])
+        func asked(executable: String) async throws {
+            for question in ["--version", "--help"] {
+                let answer = try await run(Stack.executable(executable), [question])
+                #expect(answer.exit == .status(0), "\(question): \(answer)")
+                #expect(!answer.output.isEmpty)
+            }
+        }
+
+        @Test(
+            "A variable that cannot be used ends the service with 78 and one line that names it",
+            arguments: [
+                ("carillon-registration", "HTTP_PORT", "eighty"),
+                ("carillon-registration", "CARILLON_MASTER_KEYS", "no-key"),
+                ("carillon-registration", "DATABASE_URL", ""),
+                ("carillon-dispatcher", "DISPATCH_IN_FLIGHT", "0"),
+                ("carillon-dispatcher", "SHUTDOWN_GRACE", "25"),
+                ("carillon-dispatcher", "KAFKA_BOOTSTRAP_SERVERS", ""),
+                ("carillon-simulator", "HTTP_TLS_PORT", "70000"),
+            ]
+        )
+        func badVariable(executable: String, variable: String, value: String) async throws {
+            var environment = [
+                "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+                "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+                "CARILLON_MASTER_KEYS": "k:\(Data(repeating: 7, count: 32).base64EncodedString())",
+            ]
+            environment[variable] = value
+            let answer = try await run(Stack.executable(executable), environment: environment)
+            #expect(answer.exit == .status(78), "\(answer)")
+            let lines = (answer.output + "\n" + answer.errors).split(separator: "\n")
+            #expect(lines.count == 1, "\(answer)")
+            #expect(lines.first?.contains(variable) == true, "\(answer)")
+        }
+    }
+}
