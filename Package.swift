@@ -122,6 +122,7 @@ let package = Package(
         tests("PushCoreTests", ["PushCore", "PushEvents"]),
         tests("PushProvidersTests", ["PushProviders", "PushCore"]),
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
+        tests("DispatcherTests", ["Dispatcher", "PushEvents", "PushCore", "JSON"]),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
         tests("IntegrationTests", ["PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka"]),
         tests("EndToEndTests", ["JSON"]),

@@ -131,6 +131,16 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Installations disabled by a provider's word."
     )
+    package static let pushDeadTokenWaves = Metric(
+        "push_dead_token_waves_total",
+        .counter,
+        "Waves of dead tokens that stopped the clean-up."
+    )
+    package static let pushHandedBack = Metric(
+        "push_deliveries_handed_back_total",
+        .counter,
+        "Deliveries that became rows due later without an attempt."
+    )
     package static let outboxRelayed = Metric(
         "outbox_relayed_total",
         .counter,

@@ -1,0 +1,52 @@
+import PushCore
+
+/// Tells single dead tokens from a sudden wave of them, which is our own mistake more often than
+/// that of so many devices (promise 9): a wave stops the clean-up and raises an alarm.
+///
+/// One for each (app, provider). Counts answers in a window; past `minimum` dead ones that are
+/// more than half of all answers, nothing is disabled until a whole window has passed without
+/// such a share.
+struct DeadTokenWave: Equatable {
+    enum Action: Equatable {
+        /// The token may be disabled.
+        case disable
+        /// It may not: its delivery has failed, the token stays.
+        case keep
+        /// As `keep`, and somebody has to be told: the wave has just begun.
+        case keepAndAlarm(dead: Int, answers: Int)
+    }
+
+    /// How many dead tokens in a window are never called a wave.
+    static let minimum = 100
+    static let windowMilliseconds: Int64 = 60_000
+
+    private var windowEnds = Instant.earliest
+    private var answers = 0
+    private var dead = 0
+    private(set) var isStopped = false
+
+    /// An answer that says the device is alive, or says nothing of it.
+    mutating func alive(now: Instant) {
+        turn(now)
+        answers += 1
+    }
+
+    /// An answer that says the device is gone.
+    mutating func dead(now: Instant) -> Action {
+        turn(now)
+        answers += 1
+        dead += 1
+        if isStopped { return .keep }
+        guard dead > Self.minimum, dead * 2 > answers else { return .disable }
+        isStopped = true
+        return .keepAndAlarm(dead: dead, answers: answers)
+    }
+
+    private mutating func turn(_ now: Instant) {
+        guard now >= windowEnds else { return }
+        if dead <= Self.minimum || dead * 2 <= answers { isStopped = false }
+        windowEnds = now.adding(milliseconds: Self.windowMilliseconds)
+        answers = 0
+        dead = 0
+    }
+}

@@ -1,0 +1,94 @@
+import PushCore
+import PushEvents
+
+/// The records of one batch, sorted by what has to happen with each. Pure: no clock, no I/O.
+struct EventBatch {
+    /// A record that cannot be used, and why.
+    struct Unusable: Equatable {
+        var record: IncomingRecord
+        var reason: DeadLetterReason
+    }
+
+    /// An event with the push that it becomes, and the record to fall back on.
+    struct Usable: Equatable {
+        var pushID: String
+        var event: PushEvent
+        var record: IncomingRecord
+    }
+
+    private(set) var unusable: [Unusable] = []
+    private(set) var usable: [Usable] = []
+    /// Events that stand in the batch more than once, beyond the first.
+    private(set) var repeats = 0
+
+    /// Reads the records in their order.
+    init(_ records: [IncomingRecord], now: Instant, digest: Digest) {
+        var seen: Set<String> = []
+        for record in records {
+            do throws(DeadLetterReason) {
+                let event = try PushEvent.decode(record, now: now)
+                let pushID = event.pushID(digest: digest)
+                guard seen.insert(pushID).inserted else {
+                    repeats += 1
+                    continue
+                }
+                usable.append(Usable(pushID: pushID, event: event, record: record))
+            } catch {
+                unusable.append(Unusable(record: record, reason: error))
+            }
+        }
+    }
+
+    var apps: Set<String> { Set(usable.map(\.event.app)) }
+
+    /// Turns away the events of apps that are not there.
+    mutating func keep(apps known: Set<String>) {
+        var kept: [Usable] = []
+        for item in usable {
+            if known.contains(item.event.app) {
+                kept.append(item)
+            } else {
+                unusable.append(
+                    Unusable(record: item.record, reason: .unknownApp(item.event.app))
+                )
+            }
+        }
+        usable = kept
+    }
+
+    /// An event that was good to read and cannot be stored.
+    mutating func refuse(_ item: Usable, because reason: DeadLetterReason) {
+        unusable.append(Unusable(record: item.record, reason: reason))
+    }
+
+    /// The events in portions, each small enough for one transaction: by how many devices they
+    /// name one by one.
+    static func portions(_ items: [Usable], limit: Int) -> [[Usable]] {
+        var portions: [[Usable]] = []
+        var current: [Usable] = []
+        var weight = 0
+        for item in items {
+            let own = item.event.request.namedDevices
+            if !current.isEmpty, weight + own > limit {
+                portions.append(current)
+                current = []
+                weight = 0
+            }
+            current.append(item)
+            weight += own
+        }
+        if !current.isEmpty { portions.append(current) }
+        return portions
+    }
+}
+
+extension PushRequest {
+    /// Roughly how many rows it becomes at once: what it names one by one, at least 1.
+    var namedDevices: Int {
+        switch audience {
+        case .tokens(let tokens): max(1, tokens.count)
+        case .installations(let selectors):
+            max(1, selectors.installations?.count ?? 0, selectors.identities?.count ?? 0)
+        }
+    }
+}

@@ -1,0 +1,62 @@
+import PushCore
+
+/// Keeps a sick provider from holding what the others need: after a run of failures only a few
+/// deliveries at a time try it, and the rest become rows due later (promises 7 and 8).
+struct ProviderBreaker: Equatable {
+    enum Admission: Equatable {
+        case send
+        /// Not before then; not an attempt.
+        case later(Instant)
+    }
+
+    /// Failures in a row, with no answer of health between them, that open it.
+    static let openingFailures = 50
+    /// How many may try while it is open, a window long.
+    static let probes = 8
+    private static let firstWindow: Int64 = 1000
+    private static let longestWindow: Int64 = 30_000
+
+    private var failures = 0
+    private var window: Int64 = 0
+    private var windowEnds = Instant.earliest
+    private var probesLeft = 0
+    /// Whether this window's probes have been let through: what fails before is a straggler that
+    /// was sent while it was closed, and says nothing new.
+    private var isProbing = false
+
+    var isOpen: Bool { window > 0 }
+
+    mutating func admit(now: Instant) -> Admission {
+        guard isOpen else { return .send }
+        if now >= windowEnds {
+            windowEnds = now.adding(milliseconds: window)
+            probesLeft = Self.probes
+            isProbing = true
+        }
+        guard probesLeft > 0 else { return .later(windowEnds) }
+        probesLeft -= 1
+        return .send
+    }
+
+    mutating func finished(_ outcome: ProviderOutcome, now: Instant) {
+        switch outcome {
+        case .accepted, .unregistered, .rejected, .misconfigured:
+            self = ProviderBreaker()
+        case .unavailable, .noAnswer, .notSent:
+            if isOpen {
+                guard isProbing else { return }
+                open(for: min(window * 2, Self.longestWindow), now: now)
+            } else {
+                failures += 1
+                if failures >= Self.openingFailures { open(for: Self.firstWindow, now: now) }
+            }
+        }
+    }
+
+    private mutating func open(for milliseconds: Int64, now: Instant) {
+        window = milliseconds
+        windowEnds = now.adding(milliseconds: milliseconds)
+        probesLeft = 0
+        isProbing = false
+    }
+}

@@ -1,0 +1,21 @@
+import PushCore
+
+/// How often and how patiently a delivery is tried again. The providers' sheets name the lower
+/// bounds: FCM wants 10 s before the first repeat after a server's error, and Apple allows for a
+/// quarter of an hour.
+enum RetryPolicy {
+    /// With the back-off below this is about two hours of an ailing provider.
+    static let attemptLimit = 15
+
+    private static let cap: Int64 = 900_000
+
+    static func backoff(for platform: Platform, _ outcome: ProviderOutcome) -> Backoff {
+        switch (platform, outcome) {
+        // What never left, or is asked once more after silence, was no server's error.
+        case (_, .notSent), (_, .noAnswer): Backoff(baseMilliseconds: 1000, capMilliseconds: 60_000)
+        // The lower half of a wait is certain, the upper half spread: 20 s wait 10 at least.
+        case (.fcm, _): Backoff(baseMilliseconds: 20_000, capMilliseconds: cap)
+        case (.apns, _), (.wns, _): Backoff(baseMilliseconds: 2000, capMilliseconds: cap)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import PushCore
+
+/// Whether this process may work on what it owns.
+///
+/// A dispatcher's session is a row with a lease; its id is the epoch that every write of a delivery
+/// carries. This side counts the lease from the moment before a renewal was asked for, so that it
+/// always ends here before it ends in the table.
+struct SessionLease: Equatable {
+    enum Event: Equatable {
+        /// A row was inserted; `asked` is when that was asked for.
+        case opened(id: Int64, asked: Instant)
+        /// The table answered a renewal: whether the row was still there.
+        case renewed(id: Int64, isHeld: Bool, asked: Instant)
+        /// Time has passed.
+        case tick(now: Instant)
+        case closed
+    }
+
+    enum Action: Equatable {
+        case nothing
+        /// Start working under this id.
+        case begin(id: Int64)
+        /// What this id owned is another's now, or soon: drop it, and open a new session.
+        case abandon(id: Int64)
+    }
+
+    let leaseMilliseconds: Int64
+    private(set) var id: Int64?
+    private var endsAt = Instant.earliest
+
+    init(leaseMilliseconds: Int64) {
+        self.leaseMilliseconds = leaseMilliseconds
+    }
+
+    mutating func event(_ event: Event) -> Action {
+        switch event {
+        case .opened(let id, let asked):
+            self.id = id
+            endsAt = asked.adding(milliseconds: leaseMilliseconds)
+            return .begin(id: id)
+        case .renewed(let id, let isHeld, let asked):
+            guard id == self.id else { return .nothing }
+            guard isHeld else { return abandon() }
+            endsAt = max(endsAt, asked.adding(milliseconds: leaseMilliseconds))
+            return .nothing
+        case .tick(let now):
+            return id != nil && now >= endsAt ? abandon() : .nothing
+        case .closed:
+            id = nil
+            return .nothing
+        }
+    }
+
+    private mutating func abandon() -> Action {
+        guard let id else { return .nothing }
+        self.id = nil
+        return .abandon(id: id)
+    }
+}

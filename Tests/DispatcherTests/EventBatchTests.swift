@@ -1,0 +1,105 @@
+import JSON
+import PushCore
+import PushEvents
+import Testing
+
+@testable import Dispatcher
+
+@Suite("What a batch of records becomes", .timeLimit(.minutes(1)))
+struct EventBatchTests {
+    private let now = Instant(seconds: 1_700_000_000)
+
+    /// Enough of a hash to tell these inputs apart.
+    private let digest: Digest = { bytes in
+        var state: UInt64 = 14_695_981_039_346_656_037
+        var output: [UInt8] = []
+        for round in UInt8(0)..<4 {
+            for byte in bytes + [round] {
+                state = (state ^ UInt64(byte)) &* 1_099_511_628_211
+            }
+            for shift in 0..<8 { output.append(UInt8(truncatingIfNeeded: state >> (shift * 8))) }
+        }
+        return output
+    }
+
+    private func record(_ value: String, offset: Int64 = 0) -> IncomingRecord {
+        IncomingRecord(
+            topic: "push.requests",
+            partition: 3,
+            offset: offset,
+            key: nil,
+            value: Array(value.utf8)
+        )
+    }
+
+    private func batch(_ values: [String]) -> EventBatch {
+        EventBatch(
+            values.enumerated().map { record($1, offset: Int64($0)) },
+            now: now,
+            digest: digest
+        )
+    }
+
+    @Test("the same event twice in one batch is one push")
+    func repeats() {
+        let event = #"{"id":"a","source":"s","app":"shop","data":{"alert":"x"}}"#
+        let other = #"{"id":"a","source":"t","app":"shop","data":{"alert":"x"}}"#
+        let batch = batch([event, event, other, event])
+        #expect(batch.usable.map(\.event.source) == ["s", "t"])
+        #expect(batch.repeats == 2)
+        #expect(batch.unusable.isEmpty)
+    }
+
+    @Test("a record without an id is known by where it stands, so a redelivery is the same push")
+    func withoutID() {
+        let value = #"{"app":"shop","data":{"alert":"x"}}"#
+        let first = batch([value, value])
+        let again = batch([value, value])
+        #expect(first.usable.count == 2)
+        #expect(first.usable[0].pushID != first.usable[1].pushID)
+        #expect(first.usable.map(\.pushID) == again.usable.map(\.pushID))
+    }
+
+    @Test("what cannot be used has its reason, and what stands beside it goes on")
+    func unusable() {
+        let batch = batch([
+            "garbage",
+            #"{"id":"a","app":"shop","channels":7,"data":{}}"#,
+            #"{"id":"b","app":"shop","data":{"alert":"x"}}"#,
+            #"{"id":"c","data":{"alert":"x"}}"#,
+        ])
+        #expect(
+            batch.unusable.map(\.reason.reason) == [.invalidJSON, .invalidRequest, .missingApp]
+        )
+        #expect(batch.unusable[1].reason.detail.contains("channels"))
+        #expect(batch.unusable[0].record.value == Array("garbage".utf8))
+        #expect(batch.usable.map(\.event.eventID) == ["b"])
+    }
+
+    @Test("an event of an unknown app is turned away, the others stay")
+    func unknownApp() {
+        var batch = batch([
+            #"{"id":"a","app":"shop","data":{"alert":"x"}}"#,
+            #"{"id":"b","app":"ghost","data":{"alert":"x"}}"#,
+        ])
+        #expect(batch.apps == ["shop", "ghost"])
+        batch.keep(apps: ["shop"])
+        #expect(batch.usable.map(\.event.app) == ["shop"])
+        #expect(batch.unusable.map(\.reason.reason) == [.unknownApp])
+    }
+
+    @Test("a transaction plans no more devices than its limit, unless one push alone names more")
+    func portions() {
+        let many = (0..<30).map { "\"i\($0)\"" }.joined(separator: ",")
+        let batch = batch([
+            #"{"id":"a","app":"shop","identities":["u"],"data":{"alert":"x"}}"#,
+            #"{"id":"b","app":"shop","data":{"alert":"x"}}"#,
+            #"{"id":"c","app":"shop","installations":[\#(many)],"data":{"alert":"x"}}"#,
+            #"{"id":"d","app":"shop","channels":["c"],"data":{"alert":"x"}}"#,
+        ])
+        let portions = EventBatch.portions(batch.usable, limit: 20)
+        #expect(portions.map { $0.map(\.event.eventID) } == [["a", "b"], ["c"], ["d"]])
+        #expect(EventBatch.portions(batch.usable, limit: 1000).count == 1)
+        #expect(EventBatch.portions([], limit: 1).isEmpty)
+    }
+}
