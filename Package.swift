@@ -119,6 +119,8 @@ let package = Package(
         tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop"]),
         tests("HTTPTransportTests", ["HTTPTransport", "HTTPServer", "EventLoop"]),
         tests("CryptographyTests", ["Cryptography"]),
+        tests("XMLTests", ["XML"]),
+        tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography"]),
         tests("PushCoreTests", ["PushCore", "PushEvents"]),
         tests("PushProvidersTests", ["PushProviders", "PushCore"]),
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
