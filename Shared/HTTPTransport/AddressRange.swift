@@ -7,7 +7,7 @@ enum AddressRange {
         !reserved.contains { address >> (32 - $0.bits) == $0.prefix >> (32 - $0.bits) }
     }
 
-    /// - Parameter bytes: 16 of them, in network order.
+    /// Takes the 16 bytes in network order.
     static func isPublic(ipv6 bytes: [UInt8]) -> Bool {
         guard bytes.count == 16 else { return false }
         let embedded = bytes[12...].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }

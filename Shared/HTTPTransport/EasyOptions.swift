@@ -55,7 +55,7 @@ struct EasyOptions {
         note(CURLOPT_COPYPOSTFIELDS, code)
     }
 
-    /// - Parameter transfer: The `Transfer`, unretained: it outlives its handle.
+    /// The pointer is the `Transfer`, unretained: it outlives its handle.
     mutating func setCallbacks(_ transfer: UnsafeMutableRawPointer) {
         note(
             CURLOPT_HEADERFUNCTION,
@@ -92,8 +92,7 @@ struct PeerAddress {
     let isPublic: Bool
     let port: Int
 
-    /// - Parameter address: An `AF_INET` or `AF_INET6` address as long as its family's; anything
-    ///   else is not public.
+    /// Anything but an `AF_INET` or `AF_INET6` address of its family's length is not public.
     init(family: Int32, length: Int, address: UnsafeRawPointer) {
         switch family {
         case AF_INET where length >= MemoryLayout<sockaddr_in>.size:

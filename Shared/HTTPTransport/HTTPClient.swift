@@ -187,7 +187,7 @@ package final class HTTPClient: @unchecked Sendable {
         act(on: descriptor, events)
     }
 
-    /// - Parameter descriptor: -1 stands for libcurl's own timer.
+    /// Descriptor -1 stands for libcurl's own timer.
     private func act(on descriptor: Int32, _ events: Int32) {
         guard state != .closed else { return }
         var running: Int32 = 0

@@ -41,8 +41,16 @@ package struct HostPolicy: Sendable, Equatable {
 
     /// The one place that a configured URL names.
     package init(origin url: String) throws(InvalidEntry) {
-        guard let parts = URLParts(url) else { throw InvalidEntry(entry: url) }
-        entries = [.place(host: parts.host, port: parts.port, path: "/")]
+        try self.init(origins: [url])
+    }
+
+    package init(origins urls: [String]) throws(InvalidEntry) {
+        var entries: [Entry] = []
+        for url in urls {
+            guard let parts = URLParts(url) else { throw InvalidEntry(entry: url) }
+            entries.append(.place(host: parts.host, port: parts.port, path: "/"))
+        }
+        self.entries = entries
     }
 
     package func permits(_ url: String) -> Bool {

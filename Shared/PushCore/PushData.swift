@@ -23,9 +23,27 @@ enum PushData {
         path: String
     ) throws(PushRequestError) {
         for (key, value) in object where !value.isNull {
+            // Known to the contract, not built yet: better refused than sent without.
+            if key == "badge" && value.string == "Increment" || isLocaleVariant(key) {
+                throw PushRequestError(path + key, .unsupported)
+            }
             guard let expected = expectation(key), !expected.holds(value) else { continue }
             throw PushRequestError(path + key, .invalid("must be \(expected.text)"))
         }
+    }
+
+    /// Parse's `alert-<locale>` and `title-<locale>`: `alert-fr`, `title-zh-CN`.
+    private static func isLocaleVariant(_ key: String) -> Bool {
+        guard let dash = key.firstIndex(of: "-"), ["alert", "title"].contains(key[..<dash]) else {
+            return false
+        }
+        let parts = key[key.index(after: dash)...].split(
+            omittingEmptySubsequences: false,
+            whereSeparator: { "-_".contains($0) }
+        )
+        let isLanguage = parts[0].utf8.count == 2
+        return isLanguage && parts.count <= 3
+            && parts.allSatisfy { !$0.isEmpty && $0.utf8.allSatisfy(ASCII.isAlphanumeric) }
     }
 
     private struct Expectation {
@@ -38,10 +56,7 @@ enum PushData {
         case "alert":
             Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
         case "badge":
-            Expectation(text: "a whole number, 0 or more, or the string Increment") {
-                if let number = $0.integer { return number >= 0 }
-                return $0.string == "Increment"
-            }
+            Expectation(text: "a whole number, 0 or more") { $0.integer.map { $0 >= 0 } ?? false }
         case "sound":
             Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
         case "title", "category", "thread-id", "collapse-id", "apns-push-type", "action",

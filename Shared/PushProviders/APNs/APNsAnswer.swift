@@ -1,0 +1,88 @@
+internal import HTTPTransport
+internal import JSON
+internal import PushCore
+
+/// What an answer of APNs means. Pure: status, headers and body in, meaning out.
+///
+/// - SeeAlso: Apple, "Handling notification responses from APNs".
+struct APNsAnswer: Equatable {
+    /// What the client does beside reporting the answer.
+    enum Reaction: Equatable {
+        case none
+        /// The token is too old: sign a new one, leave the connection (it stays wedged), send again.
+        case renewToken
+        /// Another key was first on this connection: send again on a new one.
+        case changeConnectionAndRepeat
+        /// Nothing to repeat, but this connection is over.
+        case changeConnection
+        /// Tokens changed too often here: keep the one we have.
+        case keepToken
+    }
+
+    var answer: ProviderAnswer
+    var reaction = Reaction.none
+
+    static func classify(
+        _ response: HTTPResponse,
+        environmentIsExplicit: Bool,
+        at now: Instant
+    ) -> APNsAnswer {
+        if response.status == 200 {
+            return APNsAnswer(
+                answer: ProviderAnswer(
+                    .accepted,
+                    status: 200,
+                    providerMessageID: response.header("apns-id")
+                )
+            )
+        }
+        let body = try? JSONValue.parse(response.body, maximumDepth: 8)
+        let reason = body?["reason"]?.string
+        let (outcome, reaction) = outcome(
+            response.status,
+            reason ?? "",
+            timestamp: body?["timestamp"]?.integer.map(Int64.init),
+            retryAfter: response.retryAfter(at: now),
+            environmentIsExplicit: environmentIsExplicit
+        )
+        return APNsAnswer(
+            answer: ProviderAnswer(
+                outcome,
+                status: response.status,
+                reason: reason,
+                providerMessageID: response.header("apns-id")
+            ),
+            reaction: reaction
+        )
+    }
+
+    private static func outcome(
+        _ status: Int,
+        _ reason: String,
+        timestamp: Int64?,
+        retryAfter: Duration?,
+        environmentIsExplicit: Bool
+    ) -> (ProviderOutcome, Reaction) {
+        switch (status, reason) {
+        case (400, "BadDeviceToken"):
+            // Without a stated environment it may as well be our sandbox and production mixed up.
+            (environmentIsExplicit ? .unregistered(since: nil) : .rejected, .none)
+        case (400, "DeviceTokenNotForTopic"): (.unregistered(since: nil), .none)
+        case (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"):
+            (.misconfigured, .none)
+        case (400, "IdleTimeout"): (.unavailable(retryAfter: retryAfter), .changeConnection)
+        case (403, "ExpiredProviderToken"): (.unavailable(retryAfter: retryAfter), .renewToken)
+        case (403, "UnrelatedKeyIdInToken"): (.misconfigured, .changeConnectionAndRepeat)
+        case (401, _), (403, _): (.misconfigured, .none)
+        case (410, _): (.unregistered(since: timestamp), .none)
+        case (429, "TooManyProviderTokenUpdates"):
+            (.unavailable(retryAfter: retryAfter), .keepToken)
+        case (429, _): (.unavailable(retryAfter: retryAfter), .none)
+        case (503, _): (.unavailable(retryAfter: retryAfter), .changeConnection)
+        case (500..., _): (.unavailable(retryAfter: retryAfter), .none)
+        case (400..<500, _): (.rejected, .none)
+        // Not an answer of APNs': whatever stands at the origin, no device is to blame.
+        default: (.misconfigured, .none)
+        }
+    }
+}

@@ -1,0 +1,209 @@
+internal import HTTPTransport
+internal import JSON
+internal import PushCore
+
+/// Puts a push into APNs' form.
+enum APNsRequest {
+    static let maximumPayloadBytes = 4096
+    static let maximumVoIPPayloadBytes = 5120
+    static let maximumCollapseIDBytes = 64
+
+    /// What each push type adds to the bundle id; a type that is not here does not exist.
+    private static let topicSuffixes = [
+        "alert": "", "background": "", "mdm": "", "voip": ".voip",
+        "complication": ".complication", "fileprovider": ".pushkit.fileprovider",
+        "location": ".location-query", "liveactivity": ".push-type.liveactivity",
+        "pushtotalk": ".voip-ptt", "widgets": ".push-type.widgets",
+        "controls": ".push-type.controls",
+    ]
+
+    /// `data`'s keys that belong into `aps` as they are.
+    private static let apsKeys = [
+        "badge", "sound", "category", "thread-id", "target-content-id", "filter-criteria",
+        "interruption-level", "relevance-score", "url-args",
+    ]
+
+    static func render(
+        _ request: PushRequest,
+        pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        if let native = request.native.apns {
+            return try render(native: native, request, pushID)
+        }
+        guard let data = request.data else { throw .noContent(.apns) }
+        var fields = PlatformData(data, over: ["ios"])
+        fields.drop(["wp-param", "silent", "_notificationChannel"])
+        let collapseID = try fields.takeText("collapse-id")
+        let statedType = try fields.takeText("apns-push-type")
+        let statedPriority = fields.take("apns-priority")?.integer.map(String.init)
+        let aps = try takeAps(&fields)
+        var payload = JSONObject([("aps", .object(aps))])
+        for (key, value) in fields.fields { payload[key] = value }
+
+        var headers: [RenderedPayload.Header] = []
+        if let statedType { headers.append(.init("apns-push-type", statedType)) }
+        if let statedPriority { headers.append(.init("apns-priority", statedPriority)) }
+        if let collapseID { headers.append(.init("apns-collapse-id", collapseID)) }
+        return try finish(payload, headers, request, pushID, field: "data")
+    }
+
+    private static func render(
+        native: JSONObject,
+        _ request: PushRequest,
+        _ pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        let ours = ["apns-id", "apns-channel-id", "apns-request-id"]
+        let headers = try nativeHeaders(
+            native["headers"]?.object,
+            field: "native.apns.headers"
+        ) { $0.hasPrefix("apns-") && !ours.contains($0) }
+        guard let payload = native["payload"]?.object else {
+            throw .invalid(field: "native.apns.payload", problem: "must be an object")
+        }
+        return try finish(payload, headers, request, pushID, field: "native.apns.headers")
+    }
+
+    private static func takeAps(
+        _ fields: inout PlatformData
+    ) throws(RenderingError) -> JSONObject {
+        var aps = JSONObject()
+        if let ready = fields.take("aps") {
+            guard let object = ready.object else {
+                throw .invalid(field: "data.aps", problem: "must be an object")
+            }
+            aps = object
+        }
+        let title = try fields.takeText("title")
+        switch (fields.take("alert"), title) {
+        case (.object(var alert), let title):
+            if let title, alert["title"] == nil { alert["title"] = .string(title) }
+            aps["alert"] = .object(alert)
+        case (let body?, let title?):
+            aps["alert"] = ["title": .string(title), "body": body]
+        case (let body?, nil): aps["alert"] = body
+        case (nil, let title?) where aps["alert"] == nil:
+            aps["alert"] = ["title": .string(title)]
+        case (nil, _): break
+        }
+        for key in apsKeys {
+            if let value = fields.take(key) { aps[key] = value }
+        }
+        for key in ["content-available", "mutable-content"] where fields.takeFlag(key) {
+            aps[key] = 1
+        }
+        if let badge = aps["badge"], badge.integer == nil {
+            throw .invalid(field: "data.badge", problem: "must be a whole number")
+        }
+        // Without any of these there would be nothing for the device to do: it is data for the app.
+        if ["alert", "badge", "sound", "content-available"].allSatisfy({ aps[$0] == nil }) {
+            aps["content-available"] = 1
+        }
+        return aps
+    }
+
+    /// Adds the headers that are not stated, and checks the whole.
+    private static func finish(
+        _ payload: JSONObject,
+        _ stated: [RenderedPayload.Header],
+        _ request: PushRequest,
+        _ pushID: String,
+        field: String
+    ) throws(RenderingError) -> RenderedPayload {
+        var headers = stated
+        func value(_ name: String) -> String? { headers.first { $0.name == name }?.value }
+        func add(_ name: String, _ value: String) { headers.append(.init(name, value)) }
+
+        let aps = payload["aps"]?.object
+        let isVisible = ["alert", "badge", "sound"].contains { aps?[$0] != nil }
+        if value("apns-push-type") == nil {
+            let type =
+                payload["mdm"] != nil
+                ? "mdm" : isVisible || aps?["content-available"] == nil ? "alert" : "background"
+            add("apns-push-type", type)
+        }
+        let type = value("apns-push-type") ?? ""
+        guard topicSuffixes[type] != nil else {
+            throw .invalid(field: "\(field).apns-push-type", problem: "is not a push type")
+        }
+        if type == "background" {
+            guard !isVisible else {
+                throw .invalid(
+                    field: "\(field).apns-push-type",
+                    problem: "cannot be background beside an alert, badge or sound"
+                )
+            }
+            // Apple refuses 10 here, so nothing else is worth sending.
+            headers.removeAll { $0.name == "apns-priority" }
+            add("apns-priority", "5")
+        } else if value("apns-priority") == nil {
+            add("apns-priority", request.priority == .normal ? "5" : "10")
+        }
+        guard ["10", "5", "1"].contains(value("apns-priority")) else {
+            throw .invalid(field: "\(field).apns-priority", problem: "must be 10, 5 or 1")
+        }
+        if value("apns-collapse-id") == nil {
+            add("apns-collapse-id", request.collapseID ?? pushID)
+        }
+        let collapseID = value("apns-collapse-id") ?? ""
+        guard (1...maximumCollapseIDBytes).contains(collapseID.utf8.count),
+            collapseID.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+        else {
+            throw .invalid(field: "\(field).collapse-id", problem: "must be 1 to 64 bytes of text")
+        }
+        let body = JSONValue.object(payload).bytes
+        let limit = type == "voip" ? maximumVoIPPayloadBytes : maximumPayloadBytes
+        guard body.count <= limit else { throw .tooLarge(bytes: body.count, limit: limit) }
+        return RenderedPayload(
+            platform: .apns,
+            headers: headers,
+            body: body,
+            repeatOverwrites: true
+        )
+    }
+
+    /// The request for one device.
+    ///
+    /// - Parameters:
+    ///   - notification: Its token is alphanumeric: the caller has checked it.
+    ///   - origin: Without a slash at its end.
+    ///   - topic: The credential's, for installations that name none.
+    ///   - bearer: The provider token; `nil` where a certificate speaks for us.
+    ///   - timeout: For the whole call.
+    /// - Returns: What the transport sends.
+    static func make(
+        _ notification: OutgoingNotification,
+        origin: String,
+        topic: String,
+        bearer: String?,
+        timeout: Duration
+    ) -> HTTPRequest {
+        var headers: [HTTPField] = []
+        headers.reserveCapacity(8)
+        if let bearer { headers.append(HTTPField("authorization", "bearer \(bearer)")) }
+        headers.append(HTTPField("apns-id", notification.notificationID))
+        for header in notification.payload.headers {
+            headers.append(HTTPField(header.name, header.value))
+        }
+        if notification.payload.header("apns-topic") == nil {
+            let type = notification.payload.header("apns-push-type") ?? ""
+            let suffix = topicSuffixes[type] ?? ""
+            let topic = notification.apnsTopic ?? topic
+            headers.append(
+                HTTPField("apns-topic", topic.hasSuffix(suffix) ? topic : topic + suffix)
+            )
+        }
+        if let expiration = notification.expiration,
+            notification.payload.header("apns-expiration") == nil
+        {
+            headers.append(HTTPField("apns-expiration", String(expiration)))
+        }
+        headers.append(HTTPField("content-type", "application/json"))
+        return HTTPRequest(
+            url: "\(origin)/3/device/\(notification.target.token)",
+            headers: headers,
+            body: notification.payload.body,
+            timeout: timeout,
+            isRepeatable: notification.payload.repeatOverwrites
+        )
+    }
+}

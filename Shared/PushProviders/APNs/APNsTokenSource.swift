@@ -1,0 +1,92 @@
+internal import Cryptography
+internal import JSON
+internal import PushCore
+
+/// When a provider token is signed anew. Pure: times are passed in.
+///
+/// Apple takes a token for 60 minutes and wants no more than one each 20. So it is renewed at 50;
+/// earlier only where APNs itself calls it expired, and that once in 20 minutes: were our clock
+/// wrong, every new token would be called expired too.
+struct APNsTokenRule: Equatable {
+    static let lifetimeSeconds: Int64 = 50 * 60
+    static let minimumSeconds: Int64 = 20 * 60
+
+    private(set) var token: String?
+    private var issuedAt: Int64 = 0
+    private var forcedAt: Int64?
+    private var heldUntil: Int64 = 0
+    private var isExpired = false
+
+    enum Decision: Equatable {
+        case use(String)
+        case sign
+    }
+
+    func decision(at now: Int64) -> Decision {
+        guard let token else { return .sign }
+        if isExpired { return .sign }
+        // A clock that was set back counts as due: such a token would lie in the future.
+        let age = now - issuedAt
+        let isDue = age >= Self.lifetimeSeconds || age < -60
+        return isDue && now >= heldUntil ? .sign : .use(token)
+    }
+
+    mutating func signed(_ token: String, at now: Int64) {
+        self.token = token
+        issuedAt = now
+        isExpired = false
+    }
+
+    /// APNs called this token expired.
+    mutating func expired(_ token: String, at now: Int64) {
+        guard token == self.token, !isExpired, now >= heldUntil else { return }
+        if let forcedAt, now - forcedAt < Self.minimumSeconds { return }
+        forcedAt = now
+        isExpired = true
+    }
+
+    /// APNs has seen too many tokens: this one stays for 20 minutes.
+    mutating func tooManyUpdates(at now: Int64) {
+        isExpired = false
+        heldUntil = now + Self.minimumSeconds
+    }
+}
+
+/// The provider token of one (team, key), shared by all connections that use it. Confined to one
+/// loop.
+final class APNsTokenSource {
+    private let key: SigningKey
+    private let keyID: String
+    private let teamID: String
+    private let clock: () -> Instant
+    private var rule = APNsTokenRule()
+    /// How many were signed, for tests.
+    private(set) var signatures = 0
+
+    init(key: SigningKey, keyID: String, teamID: String, clock: @escaping () -> Instant) {
+        self.key = key
+        self.keyID = keyID
+        self.teamID = teamID
+        self.clock = clock
+    }
+
+    func token() throws -> String {
+        let now = clock().seconds
+        switch rule.decision(at: now) {
+        case .use(let token): return token
+        case .sign:
+            let token = try JWT.sign(
+                header: ["kid": .string(keyID), "typ": "JWT"],
+                claims: ["iss": .string(teamID), "iat": .integer(now)],
+                with: key
+            )
+            signatures += 1
+            rule.signed(token, at: now)
+            return token
+        }
+    }
+
+    func expired(_ token: String) { rule.expired(token, at: clock().seconds) }
+
+    func tooManyUpdates() { rule.tooManyUpdates(at: clock().seconds) }
+}

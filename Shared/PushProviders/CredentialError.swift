@@ -1,0 +1,42 @@
+internal import JSON
+
+/// Why a credential cannot be used: names the field, never holds its value.
+package struct CredentialError: Error, Equatable, Sendable, CustomStringConvertible {
+    package let field: String
+    package let problem: String
+
+    package init(_ field: String, _ problem: String) {
+        self.field = field
+        self.problem = problem
+    }
+
+    package var description: String { "\(field): \(problem)" }
+}
+
+/// Reads the fields of a credential's secret as it is kept sealed.
+struct CredentialFields {
+    let object: JSONObject
+
+    func text(_ field: String) throws(CredentialError) -> String {
+        guard let value = try optionalText(field) else {
+            throw CredentialError(field, "is missing")
+        }
+        return value
+    }
+
+    func optionalText(_ field: String) throws(CredentialError) -> String? {
+        guard let value = object[field], !value.isNull else { return nil }
+        guard let text = value.string else {
+            throw CredentialError(field, "must be a string, not a \(value.kind)")
+        }
+        guard !text.isEmpty, text.utf8.count <= 65_536 else {
+            throw CredentialError(field, "must be 1 to 65536 bytes long")
+        }
+        return text
+    }
+}
+
+/// Whether a text can stand in a header or a path as it is.
+func isPrintable(_ text: String) -> Bool {
+    text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+}

@@ -1,0 +1,101 @@
+internal import PushCore
+
+/// One notification on its way through a client.
+final class Delivery {
+    let notification: OutgoingNotification
+    /// How often a fresh token or connection has already been tried for it.
+    var renewals = 0
+    private let index: Int
+    private let completion: @Sendable (Int, ProviderAnswer) -> Void
+
+    init(
+        _ notification: OutgoingNotification,
+        index: Int,
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        self.notification = notification
+        self.index = index
+        self.completion = completion
+    }
+
+    fileprivate func complete(_ answer: ProviderAnswer) { completion(index, answer) }
+}
+
+/// First come, first sent, at most `limit` at once. Confined to its client's loop.
+final class DeliveryQueue {
+    /// 1 or more. Raising it starts what waits.
+    var limit: Int {
+        didSet { if limit > oldValue { pump() } }
+    }
+    private(set) var inFlight = 0
+    /// Starts one delivery; set once, by the client. Ends in `finish` or `requeue`, possibly at
+    /// once.
+    var start: (Delivery) -> Void = { _ in }
+    /// When the last delivery has left.
+    var onEmpty: () -> Void = {}
+
+    private var waiting: [Delivery] = []
+    private var head = 0
+    private var isPumping = false
+
+    init(limit: Int) { self.limit = max(1, limit) }
+
+    var count: Int { waiting.count - head + inFlight }
+
+    func add(
+        _ notifications: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        for (index, notification) in notifications.enumerated() {
+            waiting.append(Delivery(notification, index: index, completion: completion))
+        }
+        pump()
+    }
+
+    func finish(_ delivery: Delivery, _ answer: ProviderAnswer) {
+        inFlight -= 1
+        delivery.complete(answer)
+        pump()
+        if count == 0 { onEmpty() }
+    }
+
+    /// Back to the front: it is sent again before anything else.
+    func requeue(_ delivery: Delivery) {
+        inFlight -= 1
+        if head > 0 {
+            head -= 1
+            waiting[head] = delivery
+        } else {
+            waiting.insert(delivery, at: 0)
+        }
+        pump()
+    }
+
+    /// Ends what has not been started.
+    func drop(_ answer: ProviderAnswer) {
+        let dropped = waiting[head...]
+        waiting = []
+        head = 0
+        for delivery in dropped { delivery.complete(answer) }
+    }
+
+    /// A loop instead of recursion: deliveries that end at once must not pile up on the stack.
+    private func pump() {
+        guard !isPumping else { return }
+        isPumping = true
+        defer { isPumping = false }
+        while inFlight < limit, head < waiting.count {
+            let next = waiting[head]
+            head += 1
+            if head == waiting.count {
+                waiting.removeAll(keepingCapacity: true)
+                head = 0
+            } else if head > 4096 {
+                waiting.removeFirst(head)
+                head = 0
+            }
+            inFlight += 1
+            start(next)
+        }
+    }
+}

@@ -1,0 +1,251 @@
+internal import HTTPTransport
+internal import JSON
+internal import PushCore
+
+/// Puts a push into the form of FCM's v1 message.
+enum FCMRequest {
+    static let maximumPayloadBytes = 4096
+    /// Four weeks.
+    static let maximumTimeToLiveSeconds: Int64 = 2_419_200
+
+    /// `data`'s keys that are other platforms' own.
+    private static let foreignKeys = [
+        "aps", "content-available", "mutable-content", "category", "thread-id", "apns-priority",
+        "apns-push-type", "url-args", "target-content-id", "filter-criteria",
+        "interruption-level", "relevance-score", "wp-param",
+    ]
+
+    static func render(
+        _ request: PushRequest,
+        pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        if let native = request.native.fcm {
+            return try render(native: native, request, pushID)
+        }
+        guard let data = request.data else { throw .noContent(.fcm) }
+        var fields = PlatformData(data, over: ["android", "fcm"])
+        fields.drop(foreignKeys)
+        let tag = try fields.takeText("collapse-id")
+        let channel = try fields.takeText("_notificationChannel")
+        let isSilent = fields.takeFlag("silent")
+        var notification = JSONObject()
+        var android = JSONObject()
+        try takeAlert(&fields, &notification, &android)
+        if let sound = fields.take("sound")?.string { android["sound"] = .string(sound) }
+        if let badge = fields.take("badge") {
+            guard let number = badge.integer else {
+                throw .invalid(field: "data.badge", problem: "must be a whole number")
+            }
+            android["notification_count"] = JSONValue(number)
+        }
+        if let channel = channel ?? request.androidChannel {
+            android["channel_id"] = .string(channel)
+        }
+        let isVisible = !isSilent && hasText(notification, android)
+        var message = JSONObject()
+        if isVisible {
+            if !notification.isEmpty { message["notification"] = .object(notification) }
+            if let tag { android["tag"] = .string(tag) }
+            message["android"] = ["notification": .object(android)]
+        }
+        var strings = JSONObject()
+        if isSilent {
+            // Nothing is shown, but the app may want to know what would have been.
+            for (key, value) in [("alert", notification["body"]), ("title", notification["title"])]
+            where value != nil { strings[key] = value }
+        }
+        for (key, value) in fields.fields {
+            strings[key] = .string(value.string ?? value.text)
+        }
+        if !strings.isEmpty { message["data"] = .object(strings) }
+        guard !message.isEmpty else { throw .noContent(.fcm) }
+        return try finish(message, request, pushID, field: "data")
+    }
+
+    private static func render(
+        native: JSONObject,
+        _ request: PushRequest,
+        _ pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        guard let message = native["message"]?.object else {
+            throw .invalid(field: "native.fcm.message", problem: "must be an object")
+        }
+        for key in native.keys where key != "message" {
+            throw .invalid(field: "native.fcm.\(key.prefix(60))", problem: "is not known")
+        }
+        for key in ["token", "topic", "condition", "fid", "name"] where message[key] != nil {
+            throw .invalid(
+                field: "native.fcm.message.\(key)",
+                problem: "is the push's audience to say"
+            )
+        }
+        return try finish(message, request, pushID, field: "native.fcm.message")
+    }
+
+    /// LeanCloud's alert, a string or APNs' object of texts and their localised keys.
+    private static func takeAlert(
+        _ fields: inout PlatformData,
+        _ notification: inout JSONObject,
+        _ android: inout JSONObject
+    ) throws(RenderingError) {
+        let title = try fields.takeText("title")
+        if let alert = fields.take("alert") {
+            if let text = alert.string { notification["body"] = .string(text) }
+            if let object = alert.object {
+                notification["title"] = object["title"]
+                notification["body"] = object["body"]
+                for (apns, fcm) in [
+                    ("title-loc-key", "title_loc_key"), ("title-loc-args", "title_loc_args"),
+                    ("loc-key", "body_loc_key"), ("loc-args", "body_loc_args"),
+                ] {
+                    if let value = object[apns], !value.isNull { android[fcm] = value }
+                }
+            }
+        }
+        if let title { notification["title"] = .string(title) }
+    }
+
+    private static func hasText(_ notification: JSONObject, _ android: JSONObject) -> Bool {
+        !notification.isEmpty || android["title_loc_key"] != nil || android["body_loc_key"] != nil
+    }
+
+    /// Adds what is not stated, checks the whole, and leaves room for what each device brings.
+    private static func finish(
+        _ stated: JSONObject,
+        _ request: PushRequest,
+        _ pushID: String,
+        field: String
+    ) throws(RenderingError) -> RenderedPayload {
+        var message = stated
+        try checkData(message["data"], field: "\(field == "data" ? "data" : field + ".data")")
+        var android = message.removeValue(forKey: "android")?.object ?? JSONObject()
+        try checkData(android["data"], field: "\(field).android.data")
+        let isNotification = message["notification"] != nil || android["notification"] != nil
+        if isNotification {
+            // A tag overwrites on the device; of FCM's collapse keys it may hold only four.
+            var block = android["notification"]?.object ?? JSONObject()
+            if block["tag"] == nil { block["tag"] = .string(request.collapseID ?? pushID) }
+            android["notification"] = .object(block)
+        }
+        if android["priority"] == nil {
+            let isHigh = request.priority.map { $0 == .high } ?? isNotification
+            android["priority"] = isHigh ? "HIGH" : "NORMAL"
+        }
+        let bytes = leafBytes(.object(message)) + leafBytes(android["notification"] ?? .null)
+        guard bytes <= maximumPayloadBytes else {
+            throw .tooLarge(bytes: bytes, limit: maximumPayloadBytes)
+        }
+        let needsTimeToLive =
+            request.expiration != nil && android["ttl"] == nil && message["ttl"] == nil
+        return splice(
+            message,
+            android,
+            needsTimeToLive: needsTimeToLive,
+            repeatOverwrites: isNotification
+        )
+    }
+
+    private static func checkData(
+        _ value: JSONValue?,
+        field: String
+    ) throws(RenderingError) {
+        guard let value, !value.isNull else { return }
+        guard let object = value.object else {
+            throw .invalid(field: field, problem: "must be an object")
+        }
+        for (key, value) in object {
+            let path = "\(field).\(key.prefix(60))"
+            guard value.string != nil else {
+                throw .invalid(field: path, problem: "must be a string")
+            }
+            let isReserved =
+                key == "from" || key == "message_type" || key.hasPrefix("google")
+                || key.hasPrefix("gcm")
+            if isReserved { throw .invalid(field: path, problem: "is a key that FCM reserves") }
+        }
+    }
+
+    /// Keys and values, as FCM counts a payload.
+    private static func leafBytes(_ value: JSONValue) -> Int {
+        switch value {
+        case .object(let object):
+            object.reduce(0) { $0 + $1.key.utf8.count + leafBytes($1.value) }
+        case .array(let array): array.reduce(0) { $0 + leafBytes($1) }
+        case .string(let text): text.utf8.count
+        case .null, .bool, .integer, .double, .number: value.bytes.count
+        }
+    }
+
+    private static func splice(
+        _ message: JSONObject,
+        _ android: JSONObject,
+        needsTimeToLive: Bool,
+        repeatOverwrites: Bool
+    ) -> RenderedPayload {
+        var body = Array(#"{"message":{"token":"#.utf8)
+        var points = [RenderedPayload.SplicePoint(offset: body.count, splice: .token)]
+        for (key, value) in message {
+            body.append(UInt8(ascii: ","))
+            writeJSONString(key, into: &body)
+            body.append(UInt8(ascii: ":"))
+            value.write(into: &body)
+        }
+        body.append(contentsOf: #","android":"#.utf8)
+        JSONValue.object(android).write(into: &body)
+        if needsTimeToLive {
+            body.removeLast()
+            body.append(contentsOf: #","ttl":"#.utf8)
+            points.append(.init(offset: body.count, splice: .timeToLive))
+            body.append(UInt8(ascii: "}"))
+        }
+        body.append(contentsOf: "}}".utf8)
+        return RenderedPayload(
+            platform: .fcm,
+            headers: [.init("content-type", "application/json")],
+            body: body,
+            splicePoints: points,
+            repeatOverwrites: repeatOverwrites
+        )
+    }
+
+    /// The body for one device, now.
+    static func body(_ notification: OutgoingNotification, at now: Instant) -> [UInt8] {
+        let template = notification.payload.body
+        var body: [UInt8] = []
+        body.reserveCapacity(template.count + notification.target.token.utf8.count + 16)
+        var from = 0
+        for point in notification.payload.splicePoints {
+            body.append(contentsOf: template[from..<point.offset])
+            from = point.offset
+            switch point.splice {
+            case .token: writeJSONString(notification.target.token, into: &body)
+            case .timeToLive:
+                let left = (notification.expiration ?? now.seconds) - now.seconds
+                let seconds = min(max(left, 0), maximumTimeToLiveSeconds)
+                body.append(contentsOf: "\"\(seconds)s\"".utf8)
+            }
+        }
+        body.append(contentsOf: template[from...])
+        return body
+    }
+
+    static func make(
+        _ notification: OutgoingNotification,
+        url: String,
+        bearer: String,
+        at now: Instant,
+        timeout: Duration
+    ) -> HTTPRequest {
+        var headers = [HTTPField("authorization", "Bearer \(bearer)")]
+        for header in notification.payload.headers {
+            headers.append(HTTPField(header.name, header.value))
+        }
+        return HTTPRequest(
+            url: url,
+            headers: headers,
+            body: body(notification, at: now),
+            timeout: timeout,
+            isRepeatable: notification.payload.repeatOverwrites
+        )
+    }
+}

@@ -1,0 +1,53 @@
+package import PushCore
+
+/// What became of one notification at its provider.
+package struct ProviderAnswer: Sendable, Equatable {
+    package var outcome: ProviderOutcome
+    /// The HTTP status, where there was an answer.
+    package var status: Int?
+    /// The provider's own word for it, or ours where it never answered. Bounded, never a token.
+    package var reason: String?
+    package var providerMessageID: String?
+
+    package init(
+        _ outcome: ProviderOutcome,
+        status: Int? = nil,
+        reason: String? = nil,
+        providerMessageID: String? = nil
+    ) {
+        self.outcome = outcome
+        self.status = status
+        self.reason = reason.map { String($0.prefix(200)) }
+        self.providerMessageID = providerMessageID.map { String($0.prefix(300)) }
+    }
+}
+
+/// The way to one provider with one credential.
+///
+/// Authority: each owns what its credential entitles to (the token it signs or fetches, its
+/// connections where they may not be shared) and is confined to one loop. Renewing a token, and the
+/// one repeat that the provider's sheet allows after it, happen inside; every other retry is the
+/// caller's. How many requests are out at once is bounded inside; the rest of a batch waits here, so
+/// the caller bounds what it hands over.
+///
+/// Shutdown: `close` ends every delivery that is inside; `closeAfterLastDelivery` lets them end by
+/// themselves first.
+package protocol ProviderClient: AnyObject, Sendable {
+    /// Sends each of them, in order as far as the connection allows. On the loop.
+    ///
+    /// `completion` runs on the loop, once for each index, some of them possibly before this
+    /// returns.
+    func send(
+        _ deliveries: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    )
+
+    /// Deliveries handed over and not yet answered. On the loop.
+    var deliveriesInside: Int { get }
+
+    /// What was not sent yet completes as `notSent`, what was as `noAnswer`. On the loop.
+    func close()
+
+    /// On the loop.
+    func closeAfterLastDelivery()
+}

@@ -1,0 +1,247 @@
+internal import Cryptography
+package import HTTPTransport
+package import JSON
+package import Observability
+package import PushCore
+
+/// The clients in use, one for each credential and environment.
+///
+/// Authority: makes them, replaces one when its credential has changed, and owns what they share:
+/// the connections to FCM, WNS and the token endpoints, and one provider token for each of Apple's
+/// (team, key). Confined to one loop.
+///
+/// Shutdown: `close` closes them all. Until then it is alive by its clients' connections only as
+/// long as its owner keeps it.
+package final class ProviderDirectory: @unchecked Sendable {
+    /// Names one credential of an app in one environment.
+    package struct Key: Hashable, Sendable {
+        package var app: String
+        package var provider: Platform
+        /// `.none` but for APNs.
+        package var environment: PushEnvironment
+        /// APNs: the credential's topic; else empty.
+        package var name: String
+
+        package init(
+            app: String,
+            provider: Platform,
+            environment: PushEnvironment = .none,
+            name: String = ""
+        ) {
+            self.app = app
+            self.provider = provider
+            self.environment = environment
+            self.name = name
+        }
+    }
+
+    private struct Entry {
+        var client: any ProviderClient
+        var version: Int64
+        var lastUse: Int
+    }
+
+    private struct TokenKey: Hashable {
+        var team: String
+        var key: String
+        /// A key id that gets another key is another token.
+        var publicKey: String
+    }
+
+    private let configuration: ProviderConfiguration
+    private let loop: HTTPClient.Loop
+    private let log: Log
+    private let clock: @Sendable () -> Instant
+    private let channelHosts: HostPolicy
+    private let fcmSlot: ConnectionSlot
+    private let fcmTokenSlot: ConnectionSlot
+    private let wnsSlot: ConnectionSlot
+    private let wnsTokenSlot: ConnectionSlot
+    private var entries: [Key: Entry] = [:]
+    private var retired: [any ProviderClient] = []
+    private var apnsTokens: [TokenKey: APNsTokenSource] = [:]
+    private var uses = 0
+
+    /// Beyond this many the one that rested longest goes.
+    private static let maximumClients = 1000
+
+    /// - Throws: `ProviderConfiguration.InvalidSetting`, or `HTTPTransportError` when libcurl cannot
+    ///   be set up.
+    package init(
+        _ configuration: ProviderConfiguration,
+        on loop: HTTPClient.Loop,
+        log: Log = .disabled,
+        clock: @escaping @Sendable () -> Instant = { Instant.now() }
+    ) throws {
+        try configuration.validate()
+        self.configuration = configuration
+        self.loop = loop
+        self.log = log
+        self.clock = clock
+        channelHosts = try HostPolicy(configuration.wnsChannelHosts)
+        let wnsTokenHosts = [configuration.wnsLiveTokenURL, configuration.wnsEntraTokenURL]
+        fcmSlot = try ConnectionSlot(
+            configuration.transport(
+                try HostPolicy(origin: configuration.fcmURL),
+                version: .preferHTTP2,
+                connections: 8
+            ),
+            on: loop,
+            log: log
+        )
+        fcmTokenSlot = try ConnectionSlot(
+            configuration.transport(
+                try HostPolicy(configuration.fcmTokenHosts),
+                version: .preferHTTP2,
+                connections: 4
+            ),
+            on: loop,
+            log: log
+        )
+        wnsSlot = try ConnectionSlot(
+            configuration.transport(
+                channelHosts,
+                version: .http1Only,
+                connections: configuration.wnsConnections
+            ),
+            on: loop,
+            log: log
+        )
+        wnsTokenSlot = try ConnectionSlot(
+            configuration.transport(
+                try HostPolicy(origins: wnsTokenHosts),
+                version: .preferHTTP2,
+                connections: 4
+            ),
+            on: loop,
+            log: log
+        )
+    }
+
+    /// The client for a credential as it is now.
+    ///
+    /// - Parameters:
+    ///   - key: Which credential, in which environment.
+    ///   - version: Its `updated_at`: with another one than before, the old client takes nothing
+    ///     new, ends what it has, and a new one is made.
+    ///   - secret: Opens the sealed credential; called only when a client has to be made.
+    /// - Returns: A client that stays good until its credential changes: ask again for each batch.
+    /// - Throws: `CredentialError`, or what `secret` throws.
+    package func client(
+        for key: Key,
+        version: Int64,
+        secret: () throws -> JSONObject
+    ) throws -> any ProviderClient {
+        uses += 1
+        if var entry = entries[key], entry.version == version {
+            entry.lastUse = uses
+            entries[key] = entry
+            return entry.client
+        }
+        let client = try makeClient(key, try secret())
+        if let old = entries.removeValue(forKey: key) { retire(old.client) }
+        if entries.count >= Self.maximumClients, let oldest = entries.min(by: restedLonger) {
+            entries.removeValue(forKey: oldest.key)
+            retire(oldest.value.client)
+        }
+        entries[key] = Entry(client: client, version: version, lastUse: uses)
+        return client
+    }
+
+    /// Ends every delivery and closes every connection. On the loop.
+    package func close() {
+        for entry in entries.values { entry.client.close() }
+        for client in retired { client.close() }
+        entries = [:]
+        retired = []
+        for slot in [fcmSlot, fcmTokenSlot, wnsSlot, wnsTokenSlot] { slot.close() }
+    }
+
+    private func restedLonger(
+        _ left: (key: Key, value: Entry),
+        _ right: (key: Key, value: Entry)
+    ) -> Bool {
+        left.value.lastUse < right.value.lastUse
+    }
+
+    private func retire(_ client: any ProviderClient) {
+        client.closeAfterLastDelivery()
+        retired.removeAll { $0.deliveriesInside == 0 }
+        if client.deliveriesInside > 0 { retired.append(client) }
+    }
+
+    private func makeClient(_ key: Key, _ secret: JSONObject) throws -> any ProviderClient {
+        switch key.provider {
+        case .apns: try makeAPNsClient(try APNsCredential(secret: secret), key.environment)
+        case .fcm:
+            makeFCMClient(
+                try FCMCredential(secret: secret, tokenHosts: configuration.fcmTokenHosts)
+            )
+        case .wns: makeWNSClient(try WNSCredential(secret: secret))
+        }
+    }
+
+    private func makeAPNsClient(
+        _ credential: APNsCredential,
+        _ environment: PushEnvironment
+    ) throws -> any ProviderClient {
+        let origin =
+            environment == .sandbox
+            ? configuration.apnsSandboxURL : configuration.apnsProductionURL
+        let slot = try ConnectionSlot(
+            configuration.transport(
+                try HostPolicy(origin: origin),
+                version: .http2Required,
+                connections: 4,
+                certificate: credential.clientCertificate
+            ),
+            on: loop,
+            log: log
+        )
+        return APNsClient(
+            credential,
+            origin: origin,
+            tokens: try tokenSource(credential),
+            slot: slot,
+            configuration: configuration,
+            clock: clock,
+            log: log
+        )
+    }
+
+    private func tokenSource(_ credential: APNsCredential) throws -> APNsTokenSource? {
+        guard case .token(let key, _, let keyID, let teamID) = credential.method else { return nil }
+        let tokenKey = TokenKey(team: teamID, key: keyID, publicKey: try key.publicKeyPEM())
+        if let source = apnsTokens[tokenKey] { return source }
+        let source = APNsTokenSource(key: key, keyID: keyID, teamID: teamID, clock: clock)
+        apnsTokens[tokenKey] = source
+        return source
+    }
+
+    private func makeFCMClient(_ credential: FCMCredential) -> any ProviderClient {
+        let timeout = configuration.requestTimeout
+        let tokens = AccessTokenSource(through: fcmTokenSlot, clock: clock, log: log) {
+            [clock] in try credential.tokenRequest(at: clock(), timeout: timeout)
+        }
+        return FCMClient(
+            credential,
+            tokens: tokens,
+            slot: fcmSlot,
+            configuration: configuration,
+            clock: clock
+        )
+    }
+
+    private func makeWNSClient(_ credential: WNSCredential) -> any ProviderClient {
+        let tokens = AccessTokenSource(through: wnsTokenSlot, clock: clock, log: log) {
+            [configuration] in credential.tokenRequest(configuration)
+        }
+        return WNSClient(
+            channelHosts: channelHosts,
+            tokens: tokens,
+            slot: wnsSlot,
+            configuration: configuration,
+            clock: clock
+        )
+    }
+}

@@ -1,1 +1,0 @@
-// The room's design note comes here, atop its main file.

@@ -1,0 +1,113 @@
+internal import JSON
+package import PushCore
+
+/// Why a push cannot be put into a provider's form. `description` becomes the outcome's reason.
+package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The request says nothing for this platform.
+    case noContent(Platform)
+    case invalid(field: String, problem: String)
+    case tooLarge(bytes: Int, limit: Int)
+
+    package var description: String {
+        switch self {
+        case .noContent(let platform): "the push holds nothing for \(platform.rawValue)"
+        case .invalid(let field, let problem): "\(field) \(problem)"
+        case .tooLarge(let bytes, let limit):
+            "the payload is too large: \(bytes) bytes of at most \(limit)"
+        }
+    }
+}
+
+extension RenderedPayload {
+    /// Renders a push once for all devices of a platform.
+    ///
+    /// - Parameters:
+    ///   - request: What to send; `native` for the platform goes before `data`.
+    ///   - pushID: Names the push to the devices where it brings no collapse id of its own, so that
+    ///     a repeat overwrites (promise 5).
+    ///   - platform: Whose form it gets.
+    /// - Returns: What all devices of the platform share.
+    /// - Throws: `RenderingError`: no device of the platform can be sent this.
+    package static func render(
+        _ request: PushRequest,
+        pushID: String,
+        for platform: Platform
+    ) throws(RenderingError) -> RenderedPayload {
+        switch platform {
+        case .apns: try APNsRequest.render(request, pushID: pushID)
+        case .fcm: try FCMRequest.render(request, pushID: pushID)
+        case .wns: try WNSRequest.render(request, pushID: pushID)
+        }
+    }
+
+    func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
+}
+
+/// LeanCloud's `data` as one platform sees it: its own sub-object over the top-level keys.
+struct PlatformData {
+    private(set) var fields: JSONObject
+
+    private static let subObjects = [
+        "ios", "android", "wp", "fcm", "mi", "hms", "mz", "vivo", "oppo",
+    ]
+
+    /// - Parameters:
+    ///   - data: As it came.
+    ///   - subObjects: The platform's own, later ones over earlier ones. A `null` in them takes the
+    ///     top-level key away.
+    init(_ data: JSONObject, over subObjects: [String]) {
+        fields = JSONObject()
+        for (key, value) in data where !Self.subObjects.contains(key) && !value.isNull {
+            fields[key] = value
+        }
+        for name in subObjects {
+            guard let object = data[name]?.object else { continue }
+            for (key, value) in object { fields[key] = value.isNull ? nil : value }
+        }
+    }
+
+    mutating func take(_ key: String) -> JSONValue? { fields.removeValue(forKey: key) }
+
+    mutating func takeText(_ key: String) throws(RenderingError) -> String? {
+        guard let value = take(key) else { return nil }
+        guard let text = value.string else {
+            throw .invalid(field: "data.\(key)", problem: "must be a string")
+        }
+        return text
+    }
+
+    /// `1` and `true` are yes.
+    mutating func takeFlag(_ key: String) -> Bool {
+        guard let value = take(key) else { return false }
+        return value.bool ?? (value.integer == 1)
+    }
+
+    mutating func drop(_ keys: [String]) {
+        for key in keys { fields.removeValue(forKey: key) }
+    }
+}
+
+/// The `headers` of a `native` payload: text values under names that the platform takes.
+func nativeHeaders(
+    _ object: JSONObject?,
+    field: String,
+    allowing isAllowed: (String) -> Bool
+) throws(RenderingError) -> [RenderedPayload.Header] {
+    var headers: [RenderedPayload.Header] = []
+    for (name, value) in object ?? JSONObject() {
+        let path = "\(field).\(name.prefix(60))"
+        let name = name.lowercased()
+        guard isAllowed(name) else {
+            throw .invalid(field: path, problem: "is not a header that may be set")
+        }
+        guard !headers.contains(where: { $0.name == name }) else {
+            throw .invalid(field: path, problem: "is there twice")
+        }
+        let text = value.string ?? value.integer.map(String.init)
+        guard let text, text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+            throw .invalid(field: path, problem: "must be a line of text")
+        }
+        headers.append(RenderedPayload.Header(name, text))
+    }
+    return headers
+}

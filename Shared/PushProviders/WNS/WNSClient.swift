@@ -1,0 +1,104 @@
+internal import HTTPTransport
+internal import Observability
+internal import PushCore
+
+/// WNS for one app. Its connections are shared with the other apps: WNS knows a request by its
+/// bearer alone.
+final class WNSClient: ProviderClient, @unchecked Sendable {
+    private let channelHosts: HostPolicy
+    private let tokens: AccessTokenSource
+    private let slot: ConnectionSlot
+    private let queue: DeliveryQueue
+    private let timeout: Duration
+    private let clock: () -> Instant
+    private var isClosed = false
+
+    /// - Parameters:
+    ///   - channelHosts: Where channel URIs may lead.
+    ///   - tokens: The app's.
+    ///   - slot: Shared; its owner closes it.
+    ///   - configuration: Time limits and bounds.
+    ///   - clock: Judges `Retry-After` and the time that is left.
+    init(
+        channelHosts: HostPolicy,
+        tokens: AccessTokenSource,
+        slot: ConnectionSlot,
+        configuration: ProviderConfiguration,
+        clock: @escaping () -> Instant
+    ) {
+        self.channelHosts = channelHosts
+        self.tokens = tokens
+        self.slot = slot
+        self.clock = clock
+        timeout = configuration.requestTimeout
+        queue = DeliveryQueue(limit: configuration.wnsConnections)
+        queue.start = { [unowned self] in self.start($0) }
+    }
+
+    var deliveriesInside: Int { queue.count }
+
+    func send(
+        _ deliveries: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        queue.add(deliveries, completion: completion)
+    }
+
+    func close() {
+        isClosed = true
+        queue.drop(ProviderAnswer(.notSent, reason: "closed"))
+    }
+
+    /// The connections are not this client's, so there is nothing to wait for.
+    func closeAfterLastDelivery() {}
+
+    private func start(_ delivery: Delivery) {
+        guard !isClosed else {
+            return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
+        }
+        // A channel URI comes from a device and gets our bearer: it must be one of WNS' own.
+        let channel = delivery.notification.target.token
+        guard channel.hasPrefix("https://"), channelHosts.permits(channel) else {
+            return queue.finish(
+                delivery,
+                ProviderAnswer(.rejected, reason: "channel host not allowed")
+            )
+        }
+        tokens.withToken { [self] result in
+            switch result {
+            case .failure(let refusal): queue.finish(delivery, refusal.answer)
+            case .success(let bearer): send(delivery, bearer)
+            }
+        }
+    }
+
+    private func send(_ delivery: Delivery, _ bearer: String) {
+        let request = WNSRequest.make(
+            delivery.notification,
+            bearer: bearer,
+            at: clock(),
+            timeout: timeout
+        )
+        let generation = slot.generation
+        slot.client.send(request) { [self] result in
+            switch result {
+            case .failure(let error):
+                if error.discreditsConnection {
+                    slot.replace(generation, because: error.metricLabel)
+                }
+                queue.finish(delivery, ProviderAnswer(error))
+            case .success(let response):
+                finished(delivery, WNSAnswer.classify(response, at: clock()), bearer)
+            }
+        }
+    }
+
+    private func finished(_ delivery: Delivery, _ classified: WNSAnswer, _ bearer: String) {
+        guard classified.wantsRenewal, delivery.renewals == 0, !isClosed else {
+            return queue.finish(delivery, classified.answer)
+        }
+        delivery.renewals += 1
+        tokens.discard(bearer)
+        queue.requeue(delivery)
+    }
+}

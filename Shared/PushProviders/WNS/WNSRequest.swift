@@ -1,0 +1,218 @@
+internal import Cryptography
+internal import HTTPTransport
+internal import JSON
+internal import PushCore
+
+/// Puts a push into WNS' form: a toast, a badge, or raw data. One notification is one request, so a
+/// badge beside an alert is left out: a toast cannot carry it.
+enum WNSRequest {
+    static let maximumPayloadBytes = 5000
+
+    /// `data`'s keys that are other platforms' own.
+    private static let foreignKeys = [
+        "aps", "content-available", "mutable-content", "category", "thread-id", "apns-priority",
+        "apns-push-type", "url-args", "target-content-id", "filter-criteria",
+        "interruption-level", "relevance-score", "_notificationChannel", "action",
+    ]
+
+    private static let types = ["wns/toast", "wns/tile", "wns/badge", "wns/raw"]
+
+    static func render(
+        _ request: PushRequest,
+        pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        if let native = request.native.wns {
+            return try render(native: native, request, pushID)
+        }
+        guard let data = request.data else { throw .noContent(.wns) }
+        var fields = PlatformData(data, over: ["wp"])
+        fields.drop(foreignKeys)
+        let isSilent = fields.takeFlag("silent")
+        let collapseID = try fields.takeText("collapse-id")
+        let sound = fields.take("sound")?.string
+        let badge = fields.take("badge")
+        if let badge, badge.integer.map({ $0 >= 0 }) != true {
+            throw .invalid(field: "data.badge", problem: "must be a whole number")
+        }
+        let hasText = fields.fields["alert"] != nil || fields.fields["title"] != nil
+        if hasText, !isSilent {
+            let lines = try takeLines(&fields)
+            let named = [try fields.takeText("wp-param"), try fields.takeText("param")]
+                .compactMap { $0 }.first
+            let launch =
+                named ?? (fields.fields.isEmpty ? nil : JSONValue.object(fields.fields).text)
+            return try finish(
+                "wns/toast",
+                body: Array(toast(lines, launch: launch, sound: sound).utf8),
+                headers: [],
+                request,
+                collapseID: collapseID ?? request.collapseID ?? pushID
+            )
+        }
+        if let number = badge?.integer, fields.fields.isEmpty {
+            let body = Array(#"<badge value="\#(number)"/>"#.utf8)
+            return try finish(
+                "wns/badge",
+                body: body,
+                headers: [],
+                request,
+                collapseID: pushID
+            )
+        }
+        guard !fields.fields.isEmpty else { throw .noContent(.wns) }
+        return try finish(
+            "wns/raw",
+            body: JSONValue.object(fields.fields).bytes,
+            headers: [],
+            request,
+            collapseID: pushID
+        )
+    }
+
+    private static func render(
+        native: JSONObject,
+        _ request: PushRequest,
+        _ pushID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        guard let type = native["type"]?.string, types.contains(type) else {
+            throw .invalid(
+                field: "native.wns.type",
+                problem: "must be wns/toast, tile, badge or raw"
+            )
+        }
+        guard let body = native["body"]?.string, !body.isEmpty else {
+            throw .invalid(field: "native.wns.body", problem: "must be a string, not empty")
+        }
+        let ours = ["x-wns-type", "x-wns-match"]
+        let headers = try nativeHeaders(
+            native["headers"]?.object,
+            field: "native.wns.headers"
+        ) { $0.hasPrefix("x-wns-") && !ours.contains($0) || $0 == "ms-cv" }
+        return try finish(
+            type,
+            body: Array(body.utf8),
+            headers: headers,
+            request,
+            collapseID: request.collapseID ?? pushID
+        )
+    }
+
+    /// Up to three lines: title, subtitle, body.
+    private static func takeLines(_ fields: inout PlatformData) throws(RenderingError) -> [String] {
+        let title = try fields.takeText("title")
+        let alert = fields.take("alert")
+        var lines: [String?] = [title ?? alert?["title"]?.string]
+        if let text = alert?.string {
+            lines.append(text)
+        } else {
+            lines.append(alert?["subtitle"]?.string)
+            lines.append(alert?["body"]?.string ?? alert?["loc-key"]?.string)
+        }
+        let texts = lines.compactMap { $0 }
+        guard !texts.isEmpty else {
+            throw .invalid(field: "data.alert", problem: "holds no text that Windows can show")
+        }
+        return texts
+    }
+
+    private static func toast(_ lines: [String], launch: String?, sound: String?) -> String {
+        var xml = "<toast"
+        if let launch { xml += " launch=\"\(escaped(launch))\"" }
+        xml += "><visual><binding template=\"ToastGeneric\">"
+        for line in lines { xml += "<text>\(escaped(line))</text>" }
+        xml += "</binding></visual>"
+        // Other platforms' sounds are files that a Windows app does not have.
+        if let sound, sound.hasPrefix("ms-winsoundevent:") || sound.hasPrefix("ms-appx:") {
+            xml += "<audio src=\"\(escaped(sound))\"/>"
+        }
+        return xml + "</toast>"
+    }
+
+    /// For text and attributes; what XML 1.0 cannot hold at all is replaced.
+    private static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case "'": result += "&apos;"
+            case "\t", "\n", "\r": result += "&#\(scalar.value);"
+            case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF:
+                result += "\u{FFFD}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+
+    private static func finish(
+        _ type: String,
+        body: [UInt8],
+        headers stated: [RenderedPayload.Header],
+        _ request: PushRequest,
+        collapseID: String
+    ) throws(RenderingError) -> RenderedPayload {
+        guard body.count <= maximumPayloadBytes else {
+            throw .tooLarge(bytes: body.count, limit: maximumPayloadBytes)
+        }
+        let isRaw = type == "wns/raw"
+        var headers = [
+            RenderedPayload.Header("x-wns-type", type),
+            .init("content-type", isRaw ? "application/octet-stream" : "text/xml"),
+        ]
+        headers += stated
+        func has(_ name: String) -> Bool { stated.contains { $0.name == name } }
+        if type == "wns/toast" || type == "wns/tile", !has("x-wns-tag") {
+            headers.append(.init("x-wns-tag", tag(collapseID)))
+        }
+        if let priority = request.priority, !has("x-wns-priority") {
+            headers.append(.init("x-wns-priority", priority == .high ? "1" : "2"))
+        }
+        return RenderedPayload(
+            platform: .wns,
+            headers: headers,
+            body: body,
+            repeatOverwrites: !isRaw
+        )
+    }
+
+    /// A tag is 16 letters and digits at most, so what is longer is known by its digest.
+    static func tag(_ collapseID: String) -> String {
+        let bytes = Array(collapseID.utf8)
+        if (1...16).contains(bytes.count), bytes.allSatisfy(ASCII.isAlphanumeric) {
+            return collapseID
+        }
+        return Hex.encode(Array(sha256(bytes)[..<8]))
+    }
+
+    static func make(
+        _ notification: OutgoingNotification,
+        bearer: String,
+        at now: Instant,
+        timeout: Duration
+    ) -> HTTPRequest {
+        var headers = [HTTPField("authorization", "Bearer \(bearer)")]
+        for header in notification.payload.headers {
+            headers.append(HTTPField(header.name, header.value))
+        }
+        if let expiration = notification.expiration,
+            notification.payload.header("x-wns-ttl") == nil
+        {
+            let seconds = max(expiration - now.seconds, 0)
+            headers.append(HTTPField("x-wns-ttl", String(seconds)))
+            // "Now or never" conflicts with being kept, which is the default of most types.
+            if seconds == 0, notification.payload.header("x-wns-cache-policy") == nil {
+                headers.append(HTTPField("x-wns-cache-policy", "no-cache"))
+            }
+        }
+        return HTTPRequest(
+            url: notification.target.token,
+            headers: headers,
+            body: notification.payload.body,
+            timeout: timeout,
+            isRepeatable: notification.payload.repeatOverwrites
+        )
+    }
+}
