@@ -344,3 +344,6 @@ final class Readable: Sendable {
         set { lock.withLock { unsafe text = newValue } }
     }
 }
+
+/// The loop that a pool lives on, for rooms that may know Postgres and not the loop.
+package typealias PostgresLoop = EventLoop

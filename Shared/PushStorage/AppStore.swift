@@ -1,0 +1,123 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// An app as it is stored. Its keys are sealed; who must read one opens it with the key ring.
+package struct StoredApp: Sendable, Equatable {
+    package var id: String
+    package var appKeySealed: [UInt8]
+    /// SHA-256: finds an app by its key alone.
+    package var appKeyDigest: [UInt8]
+    package var masterKeySealed: [UInt8]
+    package var masterKeyDigest: [UInt8]
+    package var settings: JSONObject
+    package var createdAt: Instant
+
+    package init(
+        id: String,
+        appKeySealed: [UInt8],
+        appKeyDigest: [UInt8],
+        masterKeySealed: [UInt8],
+        masterKeyDigest: [UInt8],
+        settings: JSONObject = [:],
+        createdAt: Instant = .now()
+    ) {
+        self.id = id
+        self.appKeySealed = appKeySealed
+        self.appKeyDigest = appKeyDigest
+        self.masterKeySealed = masterKeySealed
+        self.masterKeyDigest = masterKeyDigest
+        self.settings = settings
+        self.createdAt = createdAt
+    }
+
+    /// What the keys are sealed for (the cipher's associated data): they open nowhere else.
+    package static func appKeyContext(_ app: String) -> String { "app/\(app)/app-key" }
+    package static func masterKeyContext(_ app: String) -> String { "app/\(app)/master-key" }
+}
+
+package struct AppStore: Sendable {
+    let database: PushDatabase
+
+    private static let columns = """
+        id, app_key_sealed, app_key_digest, master_key_sealed, master_key_digest, settings,
+        created_at
+        """
+
+    /// - Throws: `StorageError` of kind `conflict` where the id (without case) or the app key is
+    ///   another app's.
+    package func create(_ app: StoredApp) async throws {
+        do {
+            _ = try await database.execute(
+                """
+                INSERT INTO apps (id, id_folded, app_key_sealed, app_key_digest, master_key_sealed,
+                    master_key_digest, settings, created_at)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                """,
+                [
+                    .text(app.id), .text(AppID.folded(app.id)), .bytes(app.appKeySealed),
+                    .bytes(app.appKeyDigest), .bytes(app.masterKeySealed),
+                    .bytes(app.masterKeyDigest), .json(.object(app.settings)),
+                    .timestamp(app.createdAt.microseconds),
+                ]
+            )
+        } catch let error as StorageError where error.kind == .conflict {
+            throw StorageError(
+                .conflict,
+                "an app with this id (case does not count) or this app key exists already",
+                sqlState: error.sqlState
+            )
+        }
+    }
+
+    package func list() async throws -> [StoredApp] {
+        try await database.execute("SELECT \(Self.columns) FROM apps ORDER BY id").rows
+            .map(Self.app)
+    }
+
+    package func find(_ id: String) async throws -> StoredApp? {
+        try await database.execute(
+            "SELECT \(Self.columns) FROM apps WHERE id = $1",
+            [.text(id)]
+        ).first.map(Self.app)
+    }
+
+    /// The app whose app key this is the SHA-256 of.
+    package func find(appKeyDigest: [UInt8]) async throws -> StoredApp? {
+        try await database.execute(
+            "SELECT \(Self.columns) FROM apps WHERE app_key_digest = $1",
+            [.bytes(appKeyDigest)]
+        ).first.map(Self.app)
+    }
+
+    /// Those of the ids that are apps.
+    package func known(among ids: Set<String>) async throws -> Set<String> {
+        let result = try await database.execute(
+            "SELECT id FROM apps WHERE id = ANY ($1::text[])",
+            [.textArray(ids.sorted())]
+        )
+        return Set(try result.rows.map { try $0.text("id") })
+    }
+
+    private static func app(_ row: PostgresRow) throws -> StoredApp {
+        StoredApp(
+            id: try row.text("id"),
+            appKeySealed: try row.bytes("app_key_sealed"),
+            appKeyDigest: try row.bytes("app_key_digest"),
+            masterKeySealed: try row.bytes("master_key_sealed"),
+            masterKeyDigest: try row.bytes("master_key_digest"),
+            settings: try row.json("settings").object ?? [:],
+            createdAt: try row.instant("created_at")
+        )
+    }
+}
+
+extension PostgresRow {
+    func instant(_ column: PostgresColumn) throws(PostgresError) -> Instant {
+        Instant(microseconds: try timestampMicroseconds(column))
+    }
+
+    func instantOrNil(_ column: PostgresColumn) throws(PostgresError) -> Instant? {
+        try timestampMicrosecondsOrNil(column).map(Instant.init(microseconds:))
+    }
+}

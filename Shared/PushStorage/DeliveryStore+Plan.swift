@@ -1,0 +1,437 @@
+import JSON
+import Postgres
+package import PushCore
+
+/// What became of the pushes of one batch.
+package struct PlannedBatch: Sendable {
+    /// The pushes that are new, by id; the others were there already.
+    package var newPushIDs: Set<String>
+    /// The deliveries to devices that a push names one by one. The session owns them.
+    package var deliveries: [Delivery]
+    /// The new pushes whose audience is still to be written down, page by page.
+    package var planningPushIDs: Set<String>
+}
+
+/// A push whose audience a session is writing down.
+package struct PlanningPush: Sendable, Equatable {
+    package var id: String
+    package var app: String
+    package var request: PushRequest
+}
+
+/// What one page of an audience came to.
+package struct PlannedPage: Sendable, Equatable {
+    /// Deliveries written down; they are due now, and nobody's.
+    package var inserted: Int
+    package var isFinished: Bool
+}
+
+extension DeliveryStore {
+    /// Devices of one batch that are planned at once; what is more is planned page by page.
+    private static let directLimit = 10_000
+    /// An identity may have several devices, so fewer of them are taken at once.
+    private static let directIdentityLimit = 1000
+
+    /// Makes pushes of a batch of events, all or none: their keys, their records, and the
+    /// deliveries of those that name their devices one by one. An event that is known already
+    /// changes nothing.
+    ///
+    /// - Throws: `StorageError` of kind `sessionLost`; then nothing was written.
+    package func plan(session: Int, _ pushes: [NewPush]) async throws -> PlannedBatch {
+        var seen: Set<String> = []
+        let pushes = pushes.filter { seen.insert($0.id).inserted }.sorted { $0.id < $1.id }
+        guard !pushes.isEmpty else {
+            return PlannedBatch(newPushIDs: [], deliveries: [], planningPushIDs: [])
+        }
+        return try await database.transaction { transaction in
+            try await SessionStore.hold(session, transaction)
+            let new = try await Self.insert(pushes, transaction)
+            let audience = DirectAudience(
+                pushes.filter { new.contains($0.id) },
+                limit: Self.directLimit,
+                identityLimit: Self.directIdentityLimit
+            )
+            var deliveries: [Delivery] = []
+            if !audience.isEmpty {
+                deliveries = try await Self.insertDirect(audience, session, transaction)
+            }
+            if !audience.paged.isEmpty {
+                _ = try await transaction.execute(
+                    "SELECT pg_notify('\(StorageChannel.planning.rawValue)', '')"
+                )
+            }
+            return PlannedBatch(
+                newPushIDs: new,
+                deliveries: deliveries,
+                planningPushIDs: audience.paged
+            )
+        }
+    }
+
+    /// Takes the next push whose audience is to be written down.
+    package func claimPlanning(session: Int) async throws -> PlanningPush? {
+        try await database.transaction { transaction in
+            try await SessionStore.hold(session, transaction)
+            let claimed = try await transaction.execute(
+                """
+                UPDATE pushes SET planner = $1, updated_at = now() WHERE id = (
+                    SELECT id FROM pushes WHERE status = 'planning' AND planner IS NULL
+                    ORDER BY lane, created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+                RETURNING id, app, request
+                """,
+                [.integer(session)]
+            )
+            return try claimed.first.map(Self.planningPush)
+        }
+    }
+
+    /// Writes the next page of an audience down and moves the cursor, in one transaction. The
+    /// audience is fixed: installations created after the push are not in it.
+    ///
+    /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
+    package func planPage(
+        session: Int,
+        pushID: String,
+        limit: Int = 5000
+    ) async throws -> PlannedPage {
+        try await database.transaction { transaction in
+            try await SessionStore.hold(session, transaction)
+            let found = try await transaction.execute(
+                """
+                SELECT id, app, request, cursor FROM pushes
+                WHERE id = $1 AND planner = $2 AND status = 'planning' FOR UPDATE
+                """,
+                [.uuid(pushID), .integer(session)]
+            )
+            guard let row = found.first else { throw StorageError.sessionLost }
+            let push = try Self.planningPush(row)
+            let cursor = try row.textOrNil("cursor")
+            let page: (inserted: Int, cursor: String?)
+            switch push.request.audience {
+            case .tokens(let tokens):
+                page = try await Self.insertTokenPage(push, tokens, cursor, limit, transaction)
+            case .installations(let selectors):
+                page = try await Self.insertPage(push, selectors, cursor, limit, transaction)
+            }
+            let isFinished = page.cursor == nil
+            _ = try await transaction.execute(
+                """
+                UPDATE pushes SET targeted = targeted + $2, pending = pending + $2,
+                    cursor = coalesce($3, cursor),
+                    planner = CASE WHEN $4 THEN NULL ELSE planner END,
+                    status = CASE WHEN NOT $4 THEN status
+                        WHEN pending + $2 = 0 THEN 'done' ELSE 'sending' END,
+                    finished_at = CASE WHEN $4 AND pending + $2 = 0 THEN now() END,
+                    updated_at = now()
+                WHERE id = $1
+                """,
+                [
+                    .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
+                    .boolean(isFinished),
+                ]
+            )
+            return PlannedPage(inserted: page.inserted, isFinished: isFinished)
+        }
+    }
+
+    private static func planningPush(_ row: PostgresRow) throws -> PlanningPush {
+        let object = try row.json("request").object ?? [:]
+        let request: PushRequest
+        do throws(PushRequestError) {
+            // It was judged when it came in; what was past then is past now.
+            request = try PushRequest.parse(object, now: .latest)
+        } catch {
+            throw StorageError(.corrupt, "a push's request cannot be read: \(error.description)")
+        }
+        return PlanningPush(
+            id: try row.uuid("id"),
+            app: try row.text("app"),
+            request: request
+        )
+    }
+}
+
+// MARK: One transaction's steps
+
+extension DeliveryStore {
+    private static func insert(
+        _ pushes: [NewPush],
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
+        let byKey = pushes.sorted {
+            ($0.app, $0.eventSource, $0.eventID) < ($1.app, $1.eventSource, $1.eventID)
+        }
+        let keys = try await transaction.execute(
+            """
+            INSERT INTO event_keys (app, source, id, push_id)
+            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[])
+            ON CONFLICT DO NOTHING RETURNING push_id
+            """,
+            [
+                .textArray(byKey.map(\.app)), .textArray(byKey.map(\.eventSource)),
+                .textArray(byKey.map(\.eventID)), .uuidArray(byKey.map(\.id)),
+            ]
+        )
+        let fresh = Set(try keys.rows.map { try $0.uuid("push_id") })
+        let new = pushes.filter { fresh.contains($0.id) }
+        guard !new.isEmpty else { return [] }
+        // A push that HTTP accepted has its record already, and waits for this.
+        let records = try await transaction.execute(
+            """
+            INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
+                expires_at, planned_until, created_at, updated_at)
+            SELECT i.id, i.app, i.source, i.event_id, i.request, 'planning', i.notes, i.lane,
+                i.expires_at, now(), date_trunc('milliseconds', now()), now()
+            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
+                $7::smallint[], $8::timestamptz[])
+                AS i(id, app, source, event_id, request, notes, lane, expires_at)
+            ON CONFLICT (id) DO UPDATE SET status = 'planning', planned_until = now(),
+                updated_at = now()
+            WHERE pushes.status = 'queued'
+            RETURNING id
+            """,
+            [
+                .uuidArray(new.map(\.id)), .textArray(new.map(\.app)),
+                .textArray(new.map(\.eventSource)), .textArray(new.map(\.eventID)),
+                .jsonArray(new.map { .object($0.object) }),
+                .jsonArray(new.map { .object($0.notes) }), .integerArray(new.map(\.lane)),
+                .timestampArray(new.map { $0.expiresAt?.microseconds }),
+            ]
+        )
+        return Set(try records.rows.map { try $0.uuid("id") })
+    }
+
+    /// Devices named one by one, for all pushes of the batch in three statements.
+    private static func insertDirect(
+        _ audience: DirectAudience,
+        _ session: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> [Delivery] {
+        var deliveries: [Delivery] = []
+        for (sql, list) in [
+            (byInstallationSQL, audience.installations), (byIdentitySQL, audience.identities),
+        ] where !list.isEmpty {
+            let result = try await transaction.execute(
+                sql,
+                [
+                    .uuidArray(list.map(\.pushID)), .textArray(list.map(\.name)),
+                    .integer(session),
+                ]
+            )
+            deliveries += try result.rows.map(Delivery.read)
+        }
+        if !audience.tokens.isEmpty {
+            let result = try await transaction.execute(
+                tokenSQL,
+                tokenParameters(audience.tokens, owner: session)
+            )
+            deliveries += try result.rows.map(Delivery.read)
+        }
+        var counts: [String: Int] = [:]
+        for delivery in deliveries { counts[delivery.pushID, default: 0] += 1 }
+        let pushIDs = audience.direct.sorted()
+        _ = try await transaction.execute(
+            """
+            UPDATE pushes p SET targeted = i.count, pending = i.count,
+                status = CASE WHEN i.count = 0 THEN 'done' ELSE 'sending' END,
+                finished_at = CASE WHEN i.count = 0 THEN now() END, updated_at = now()
+            FROM unnest($1::uuid[], $2::bigint[]) AS i(id, count) WHERE p.id = i.id
+            """,
+            [.uuidArray(pushIDs), .integerArray(pushIDs.map { counts[$0] ?? 0 })]
+        )
+        return deliveries
+    }
+
+    private static let deliveryColumns = """
+        day, push_id, target, app, installation_id, provider, environment, environment_explicit,
+        token, locale, apns_topic, lane, expires_at, owner
+        """
+
+    /// Of an installation `i` and its push `p`: the row of its delivery but for the owner. Where an
+    /// installation does not name its APNs environment, the push's `prod` decides.
+    private static let installationRow = """
+        (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
+        CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
+            WHEN p.request ->> 'prod' = 'dev' THEN 'sandbox' ELSE 'production' END,
+        i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, p.expires_at
+        """
+
+    private static let byInstallationSQL = """
+        INSERT INTO deliveries AS d (\(deliveryColumns))
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint
+        FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
+        JOIN pushes p ON p.id = w.push_id
+        CROSS JOIN LATERAL (
+            SELECT * FROM installations n WHERE n.app = p.app AND n.object_id = w.name
+            UNION ALL
+            SELECT * FROM installations n WHERE n.app = p.app AND n.installation_id = w.name) i
+        WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
+        ORDER BY p.id, i.object_id
+        ON CONFLICT DO NOTHING RETURNING \(qualified)
+        """
+
+    private static let byIdentitySQL = """
+        INSERT INTO deliveries AS d (\(deliveryColumns))
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint
+        FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
+        JOIN pushes p ON p.id = w.push_id
+        JOIN installations i ON i.app = p.app AND i.identity = w.name
+        WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
+        ORDER BY p.id, i.object_id
+        ON CONFLICT DO NOTHING RETURNING \(qualified)
+        """
+
+    private static let tokenSQL = """
+        INSERT INTO deliveries AS d (\(deliveryColumns))
+        SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
+            (p.created_at AT TIME ZONE 'UTC')::date, p.id,
+            encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
+            CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
+                WHEN p.request ->> 'prod' = 'dev' THEN 'sandbox' ELSE 'production' END,
+            w.environment <> '', w.token, NULL, NULL, p.lane, p.expires_at, $5::bigint
+        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+            AS w(push_id, provider, token, environment)
+        JOIN pushes p ON p.id = w.push_id
+        ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
+        ON CONFLICT DO NOTHING RETURNING \(qualified)
+        """
+
+    private static func tokenParameters(
+        _ tokens: [DirectAudience.Token],
+        owner: Int?
+    ) -> [PostgresValue] {
+        [
+            .uuidArray(tokens.map(\.pushID)),
+            .textArray(tokens.map(\.token.platform.rawValue)),
+            .textArray(tokens.map(\.token.token)),
+            .textArray(tokens.map(\.token.environment.rawValue)), .optional(integer: owner),
+        ]
+    }
+
+    /// A page of a list of tokens; the cursor is how many of them are done.
+    private static func insertTokenPage(
+        _ push: PlanningPush,
+        _ tokens: [PushRequest.DirectToken],
+        _ cursor: String?,
+        _ limit: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> (inserted: Int, cursor: String?) {
+        let start = cursor.flatMap { Int($0) } ?? 0
+        let page = tokens.dropFirst(start).prefix(limit)
+        guard !page.isEmpty else { return (0, nil) }
+        let inserted = try await transaction.execute(
+            tokenSQL,
+            tokenParameters(
+                page.map { DirectAudience.Token(pushID: push.id, token: $0) },
+                owner: nil
+            )
+        )
+        let end = start + page.count
+        return (inserted.count, end < tokens.count ? String(end) : nil)
+    }
+
+    /// A page of installations in the order of their ids; the cursor is the last id that was
+    /// looked at.
+    private static func insertPage(
+        _ push: PlanningPush,
+        _ selectors: PushRequest.Selectors,
+        _ cursor: String?,
+        _ limit: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> (inserted: Int, cursor: String?) {
+        if selectors.selectsNobody { return (0, nil) }
+        var parameters: [PostgresValue] = [
+            .uuid(push.id), .optional(text: cursor), .integer(limit),
+        ]
+        var conditions = ""
+        func add(_ list: [String]?, _ condition: (String) -> String) {
+            guard let list else { return }
+            parameters.append(.textArray(list))
+            conditions += " AND " + condition("$\(parameters.count)::text[]")
+        }
+        add(selectors.channels) { "n.channels && \($0)" }
+        add(selectors.identities) { "n.identity = ANY (\($0))" }
+        add(selectors.installations) {
+            "(n.object_id = ANY (\($0)) OR n.installation_id = ANY (\($0)))"
+        }
+        let result = try await transaction.execute(
+            """
+            WITH page AS (
+                SELECT n.* FROM pushes p JOIN installations n ON n.app = p.app
+                WHERE p.id = $1 AND ($2::text IS NULL OR n.object_id > $2) AND n.valid
+                    AND n.token IS NOT NULL AND n.created_at <= p.planned_until\(conditions)
+                ORDER BY n.object_id LIMIT $3
+            ), inserted AS (
+                INSERT INTO deliveries (\(deliveryColumns))
+                SELECT \(installationRow), NULL::bigint
+                FROM page i JOIN pushes p ON p.id = $1
+                ON CONFLICT DO NOTHING RETURNING 1)
+            SELECT (SELECT count(*) FROM inserted) AS inserted, count(*) AS seen,
+                max(object_id) AS last FROM page
+            """,
+            parameters
+        )
+        guard let row = result.first else { return (0, nil) }
+        let seen = try row.integer("seen")
+        return (
+            try row.integer("inserted"), seen < limit ? nil : try row.textOrNil("last")
+        )
+    }
+}
+
+/// What the pushes of one batch name one by one, within bounds.
+private struct DirectAudience {
+    struct Named {
+        let pushID: String
+        let name: String
+    }
+
+    struct Token {
+        let pushID: String
+        let token: PushRequest.DirectToken
+    }
+
+    private(set) var installations: [Named] = []
+    private(set) var identities: [Named] = []
+    private(set) var tokens: [Token] = []
+    /// The pushes that are planned at once, even where they name nobody.
+    private(set) var direct: Set<String> = []
+    /// The pushes that are planned page by page.
+    private(set) var paged: Set<String> = []
+
+    var isEmpty: Bool { direct.isEmpty }
+
+    init(_ pushes: [NewPush], limit: Int, identityLimit: Int) {
+        for push in pushes {
+            let total = installations.count + identities.count + tokens.count
+            if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
+                direct.insert(push.id)
+            } else {
+                paged.insert(push.id)
+            }
+        }
+    }
+
+    private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
+        switch push.request.audience {
+        case .tokens(let list):
+            guard list.count <= room else { return false }
+            tokens += list.map { Token(pushID: push.id, token: $0) }
+            return true
+        case .installations(let selectors):
+            if selectors.selectsNobody { return true }
+            // What narrows another selector goes through the pages' general condition.
+            guard selectors.channels == nil else { return false }
+            switch (selectors.installations, selectors.identities) {
+            case (let names?, nil):
+                guard names.count <= room else { return false }
+                installations += names.map { Named(pushID: push.id, name: $0) }
+            case (nil, let names?):
+                guard names.count <= min(room, identityRoom) else { return false }
+                identities += names.map { Named(pushID: push.id, name: $0) }
+            case (nil, nil), (.some, .some): return false
+            }
+            return true
+        }
+    }
+}

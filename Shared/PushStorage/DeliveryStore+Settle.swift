@@ -1,0 +1,177 @@
+import Postgres
+import PushCore
+
+extension DeliveryStore {
+    /// Writes outcomes down: the rows, the books of their pushes, and the tokens that died. One
+    /// transaction; what this session does not own any more is left alone and counted nowhere.
+    ///
+    /// - Returns: Those that were this session's and are settled now.
+    package func settle(
+        session: Int,
+        _ settled: [SettledDelivery]
+    ) async throws -> Set<DeliveryKey> {
+        let settled = Self.unique(settled, by: \.key)
+        guard !settled.isEmpty else { return [] }
+        return try await database.transaction { transaction in
+            let pushIDs: PostgresValue = .uuidArray(Array(Set(settled.map(\.key.pushID))).sorted())
+            let results = try await transaction.pipeline([
+                (
+                    "SELECT id FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE",
+                    [
+                        pushIDs
+                    ]
+                ),
+                (Self.settleSQL, Self.parameters(session, settled)),
+            ])
+            let rows = results[1].rows
+            var keys: Set<DeliveryKey> = []
+            for row in rows { keys.insert(try Self.key(row)) }
+            let matched = keys
+            let dead = settled.filter { $0.tokenDiedAt != nil && matched.contains($0.key) }
+            try await Self.disableTokens(dead, transaction)
+            return matched
+        }
+    }
+
+    /// Gives deliveries back, to be sent when they are due by whoever is there then.
+    ///
+    /// - Returns: How many were this session's.
+    package func postpone(session: Int, _ postponed: [PostponedDelivery]) async throws -> Int {
+        let postponed = Self.unique(postponed, by: \.key)
+        guard !postponed.isEmpty else { return 0 }
+        return try await database.transaction { transaction in
+            try await transaction.execute(
+                """
+                UPDATE deliveries d SET owner = NULL, attempts = i.attempts,
+                    unanswered = i.unanswered, due_at = i.due_at,
+                    last_status = coalesce(i.status, d.last_status),
+                    last_reason = coalesce(i.reason, d.last_reason), updated_at = now()
+                FROM unnest($2::date[], $3::uuid[], $4::text[], $5::integer[], $6::integer[],
+                    $7::timestamptz[], $8::integer[], $9::text[])
+                    AS i(day, push_id, target, attempts, unanswered, due_at, status, reason)
+                WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+                    AND d.owner = $1 AND d.state = 0
+                """,
+                [
+                    .integer(session), .textArray(postponed.map(\.key.day)),
+                    .uuidArray(postponed.map(\.key.pushID)),
+                    .textArray(postponed.map(\.key.target)),
+                    .integerArray(postponed.map(\.attempts)),
+                    .integerArray(postponed.map(\.unanswered)),
+                    .timestampArray(postponed.map(\.dueAt.microseconds)),
+                    .integerArray(postponed.map(\.status)), .textArray(postponed.map(\.reason)),
+                ]
+            ).affectedRows
+        }
+    }
+
+    private static let settleSQL = """
+        WITH input AS (
+            SELECT * FROM unnest($2::date[], $3::uuid[], $4::text[], $5::smallint[],
+                $6::integer[], $7::integer[], $8::integer[], $9::text[], $10::text[], $11::boolean[])
+                AS i(day, push_id, target, state, attempts, unanswered, status, reason, message_id,
+                    died)
+        ), settled AS (
+            UPDATE deliveries d SET state = i.state, owner = NULL, attempts = i.attempts,
+                unanswered = i.unanswered, last_status = i.status, last_reason = i.reason,
+                provider_message_id = i.message_id, updated_at = now()
+            FROM input i
+            WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+                AND d.owner = $1 AND d.state = 0
+            RETURNING d.day, d.push_id, d.target, d.state, i.died
+        ), counts AS (
+            SELECT push_id, count(*) AS settled,
+                count(*) FILTER (WHERE state = 1) AS delivered,
+                count(*) FILTER (WHERE state = 2) AS failed,
+                count(*) FILTER (WHERE state = 3) AS expired,
+                count(*) FILTER (WHERE state = 4) AS suppressed,
+                count(*) FILTER (WHERE state = 5) AS in_doubt,
+                count(*) FILTER (WHERE died) AS died
+            FROM settled GROUP BY push_id
+        ), books AS (
+            UPDATE pushes p SET pending = p.pending - c.settled,
+                delivered = p.delivered + c.delivered, failed = p.failed + c.failed,
+                expired = p.expired + c.expired, suppressed = p.suppressed + c.suppressed,
+                in_doubt = p.in_doubt + c.in_doubt, invalid_tokens = p.invalid_tokens + c.died,
+                status = CASE WHEN p.status = 'sending' AND p.pending = c.settled THEN 'done'
+                    ELSE p.status END,
+                finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled THEN now()
+                    ELSE p.finished_at END,
+                updated_at = now()
+            FROM counts c WHERE p.id = c.push_id
+        )
+        SELECT day::text AS day, push_id, target FROM settled
+        """
+
+    private static func parameters(
+        _ session: Int,
+        _ settled: [SettledDelivery]
+    ) -> [PostgresValue] {
+        [
+            .integer(session), .textArray(settled.map(\.key.day)),
+            .uuidArray(settled.map(\.key.pushID)), .textArray(settled.map(\.key.target)),
+            .integerArray(settled.map { DeliveryState($0.outcome).rawValue }),
+            .integerArray(settled.map(\.attempts)), .integerArray(settled.map(\.unanswered)),
+            .integerArray(settled.map(\.status)), .textArray(settled.map(\.reason)),
+            .textArray(settled.map(\.providerMessageID)),
+            .booleanArray(settled.map { $0.tokenDiedAt != nil }),
+        ]
+    }
+
+    /// Marks the installations that still hold a token that died. A token registered after the
+    /// provider found it dead is alive again; one that was replaced is another token.
+    private static func disableTokens(
+        _ dead: [SettledDelivery],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !dead.isEmpty else { return }
+        _ = try await transaction.execute(
+            """
+            WITH dead AS (
+                SELECT d.app, d.provider, d.environment,
+                    sha256(convert_to(d.token, 'UTF8')) AS token_hash, i.died_at, i.reason
+                FROM unnest($1::date[], $2::uuid[], $3::text[], $4::timestamptz[], $5::text[])
+                    AS i(day, push_id, target, died_at, reason)
+                JOIN deliveries d ON d.day = i.day AND d.push_id = i.push_id
+                    AND d.target = i.target
+            ), found AS (
+                SELECT i.app, i.object_id, dead.reason FROM installations i
+                JOIN dead ON i.app = dead.app AND i.provider = dead.provider
+                    AND i.token_hash = dead.token_hash
+                    AND i.environment IN ('', dead.environment)
+                WHERE i.valid AND i.token_updated_at <= dead.died_at
+                ORDER BY i.app, i.object_id FOR UPDATE OF i
+            )
+            UPDATE installations i SET valid = false, invalid_reason = found.reason
+            FROM found WHERE i.app = found.app AND i.object_id = found.object_id
+            """,
+            [
+                .textArray(dead.map(\.key.day)), .uuidArray(dead.map(\.key.pushID)),
+                .textArray(dead.map(\.key.target)),
+                .timestampArray(dead.map { $0.tokenDiedAt?.microseconds }),
+                .textArray(dead.map { $0.reason ?? "unregistered" }),
+            ]
+        )
+    }
+
+    private static func key(_ row: PostgresRow) throws -> DeliveryKey {
+        DeliveryKey(
+            day: try row.text("day"),
+            pushID: try row.uuid("push_id"),
+            target: try row.text("target")
+        )
+    }
+
+    /// The first of each key, by key: rows are locked in one order, and none twice.
+    private static func unique<Element>(
+        _ elements: [Element],
+        by key: (Element) -> DeliveryKey
+    ) -> [Element] {
+        var seen: Set<DeliveryKey> = []
+        return elements.filter { seen.insert(key($0)).inserted }
+            .sorted { a, b in
+                let (a, b) = (key(a), key(b))
+                return (a.day, a.pushID, a.target) < (b.day, b.pushID, b.target)
+            }
+    }
+}

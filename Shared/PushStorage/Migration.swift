@@ -1,0 +1,122 @@
+import Postgres
+
+/// One step of the schema. It goes only forward, and the version before it still runs on it.
+struct Migration: Sendable {
+    let version: Int
+    /// The oldest version that may use the schema after this step.
+    let oldestUsable: Int
+    let statements: [String]
+
+    static let all: [Migration] = [.first]
+
+    static var current: Int { all.last?.version ?? 0 }
+}
+
+/// How the schema stands to this version.
+package enum SchemaState: Sendable, Equatable {
+    case missing
+    case behind(version: Int, wanted: Int)
+    case usable(version: Int)
+    case tooNew(SchemaTooNew)
+
+    package var notReadyReason: String? {
+        switch self {
+        case .missing: "schema missing: run carillon migrate"
+        case .behind(let version, let wanted):
+            "schema behind: version \(version), wanted \(wanted); run carillon migrate"
+        case .usable: nil
+        case .tooNew(let error): error.description
+        }
+    }
+
+    static func judge(version: Int, oldestUsable: Int, own: Int) -> SchemaState {
+        if oldestUsable > own {
+            return .tooNew(
+                SchemaTooNew(
+                    schemaVersion: version,
+                    oldestUsable: oldestUsable,
+                    ownVersion: own
+                )
+            )
+        }
+        return version < own ? .behind(version: version, wanted: own) : .usable(version: version)
+    }
+}
+
+extension PushDatabase {
+    /// The schema's version that this program was built for.
+    package static var schemaVersion: Int { Migration.current }
+
+    package func schemaState() async throws -> SchemaState {
+        let known = try await execute("SELECT to_regclass('carillon_schema') IS NOT NULL AS known")
+        guard try known.first?.boolean("known") == true else { return .missing }
+        let result = try await execute(
+            "SELECT max(version) AS version, max(oldest_usable) AS oldest FROM carillon_schema"
+        )
+        guard let row = result.first, let version = try row.integerOrNil("version") else {
+            return .missing
+        }
+        return .judge(
+            version: version,
+            oldestUsable: try row.integerOrNil("oldest") ?? 0,
+            own: Migration.current
+        )
+    }
+
+    /// Brings the schema to this version: safe to repeat, and safe from many at once, as each step
+    /// is a transaction of its own under one advisory lock.
+    ///
+    /// - Returns: The versions that this call applied; empty when there was nothing to do.
+    /// - Throws: `SchemaTooNew` where the schema has left this version behind.
+    package func migrate() async throws -> [Int] {
+        var applied: [Int] = []
+        for migration in Migration.all where try await apply(migration) {
+            applied.append(migration.version)
+        }
+        return applied
+    }
+
+    private func apply(_ migration: Migration) async throws -> Bool {
+        try await transaction { transaction in
+            _ = try await transaction.execute("SET LOCAL lock_timeout = 0")
+            _ = try await transaction.execute("SET LOCAL statement_timeout = 0")
+            // Of each schema its own lock: tests migrate many of them at once.
+            _ = try await transaction.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('carillon ' || current_schema(), 0))"
+            )
+            _ = try await transaction.execute(
+                """
+                CREATE TABLE IF NOT EXISTS carillon_schema (
+                    version integer PRIMARY KEY,
+                    oldest_usable integer NOT NULL,
+                    applied_at timestamptz NOT NULL DEFAULT now())
+                """
+            )
+            let rows = try await transaction.execute(
+                """
+                SELECT coalesce(max(version), 0) AS version,
+                    coalesce(max(oldest_usable), 0) AS oldest
+                FROM carillon_schema
+                """
+            )
+            let version = try rows.first?.integer("version") ?? 0
+            let oldest = try rows.first?.integer("oldest") ?? 0
+            if case .tooNew(let error) = SchemaState.judge(
+                version: version,
+                oldestUsable: oldest,
+                own: Migration.current
+            ) {
+                throw error
+            }
+            guard version < migration.version else { return false }
+            for statement in migration.statements {
+                _ = try await transaction.execute(statement)
+            }
+            _ = try await transaction.execute(
+                "INSERT INTO carillon_schema (version, oldest_usable) VALUES ($1, $2)",
+                [.integer(migration.version), .integer(migration.oldestUsable)]
+            )
+            return true
+        }
+    }
+}

@@ -1,0 +1,220 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// A push's record.
+package struct StoredPush: Sendable, Equatable {
+    package var id: String
+    package var app: String
+    package var eventSource: String
+    package var eventID: String
+    /// As it came.
+    package var request: JSONObject
+    package var status: PushStatus
+    /// Why it failed as a whole.
+    package var error: String?
+    /// `unknownFields`: what the request held beyond the contract.
+    package var notes: JSONObject
+    /// 0: devices named one by one; 1: a broadcast.
+    package var lane: Int
+    package var ledger: Ledger
+    package var expiresAt: Instant?
+    package var createdAt: Instant
+    package var updatedAt: Instant
+    package var finishedAt: Instant?
+}
+
+/// A push that came in and is to be kept.
+package struct NewPush: Sendable {
+    package var id: String
+    package var app: String
+    package var eventSource: String
+    package var eventID: String
+    /// As it came.
+    package var object: JSONObject
+    /// What it means.
+    package var request: PushRequest
+    package var expiresAt: Instant?
+
+    package init(
+        id: String,
+        app: String,
+        eventSource: String,
+        eventID: String,
+        object: JSONObject,
+        request: PushRequest,
+        expiresAt: Instant?
+    ) {
+        self.id = id
+        self.app = app
+        self.eventSource = eventSource
+        self.eventID = eventID
+        self.object = object
+        self.request = request
+        self.expiresAt = expiresAt
+    }
+
+    var lane: Int { request.isDirect ? 0 : 1 }
+
+    var notes: JSONObject {
+        guard !request.unknownFields.isEmpty else { return [:] }
+        // Field names may hold what `jsonb` refuses.
+        let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
+        return ["unknownFields": .array(names.map(JSONValue.string))]
+    }
+}
+
+package struct PushStore: Sendable {
+    let database: PushDatabase
+
+    static let columns = """
+        id, app, event_source, event_id, request, status, error, notes, lane, targeted, delivered,
+        failed, expired, suppressed, in_doubt, pending, invalid_tokens, expires_at, created_at,
+        updated_at, finished_at
+        """
+
+    /// Keeps a push that came over HTTP and the record that will carry it to Kafka, in one
+    /// transaction: accepted means kept.
+    ///
+    /// - Returns: The push's record. Where the id is known already it is that of the first time.
+    package func accept(_ push: NewPush, record: OutboxRecord) async throws -> StoredPush {
+        try await database.transaction { transaction in
+            let inserted = try await transaction.execute(
+                """
+                INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
+                    expires_at, created_at, updated_at)
+                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8,
+                    date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
+                ON CONFLICT (id) DO NOTHING RETURNING \(Self.columns)
+                """,
+                [
+                    .uuid(push.id), .text(push.app), .text(push.eventSource), .text(push.eventID),
+                    .json(.object(push.object)), .json(.object(push.notes)), .integer(push.lane),
+                    .optional(timestamp: push.expiresAt?.microseconds),
+                ]
+            )
+            if let row = inserted.first {
+                try await OutboxStore.append([record], transaction)
+                return try Self.push(row)
+            }
+            let known = try await transaction.execute(
+                "SELECT \(Self.columns) FROM pushes WHERE id = $1",
+                [.uuid(push.id)]
+            )
+            guard let row = known.first else {
+                throw StorageError(.conflict, "the push went away meanwhile", isRetryable: true)
+            }
+            return try Self.push(row)
+        }
+    }
+
+    package func find(_ id: String) async throws -> StoredPush? {
+        guard PushIdentity.isUUID(id) else { return nil }
+        return try await database.execute(
+            "SELECT \(Self.columns) FROM pushes WHERE id = $1",
+            [.uuid(id)]
+        ).first.map(Self.push)
+    }
+
+    /// The pushes that an event became: more than one where several apps or sources use the id.
+    package func find(eventID: String, app: String? = nil) async throws -> [StoredPush] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM pushes
+            WHERE event_id = $1 AND ($2::text IS NULL OR app = $2)
+            ORDER BY created_at DESC LIMIT 100
+            """,
+            [.text(eventID), .optional(text: app)]
+        ).rows.map(Self.push)
+    }
+
+    /// The latest of an app.
+    package func list(app: String, limit: Int = 100, skip: Int = 0) async throws -> [StoredPush] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM pushes WHERE app = $1
+            ORDER BY created_at DESC, id LIMIT $2 OFFSET $3
+            """,
+            [.text(app), .integer(min(max(limit, 0), 1000)), .integer(max(skip, 0))]
+        ).rows.map(Self.push)
+    }
+
+    /// Those of the ids that there are: what a claimed delivery is rendered from.
+    package func find(_ ids: Set<String>) async throws -> [String: StoredPush] {
+        let rows = try await database.execute(
+            "SELECT \(Self.columns) FROM pushes WHERE id = ANY ($1::uuid[])",
+            [.uuidArray(ids.sorted())]
+        ).rows
+        return Dictionary(try rows.map(Self.push).map { ($0.id, $0) }) { first, _ in first }
+    }
+
+    /// Ends a push that cannot be sent at all. What was planned of it stays on the books.
+    package func fail(_ id: String, error: String) async throws {
+        _ = try await database.execute(
+            """
+            UPDATE pushes SET status = 'failed', error = $2, planner = NULL, updated_at = now(),
+                finished_at = now()
+            WHERE id = $1 AND status IN ('queued', 'planning')
+            """,
+            [.uuid(id), .text(error)]
+        )
+    }
+
+    /// Counts the rows of a push, to compare with its books. `invalidTokens` is not counted.
+    package func recount(_ id: String) async throws -> Ledger {
+        let result = try await database.execute(
+            """
+            SELECT d.state, count(*) AS count FROM deliveries d
+            JOIN pushes p ON p.id = d.push_id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
+            WHERE p.id = $1 GROUP BY d.state
+            """,
+            [.uuid(id)]
+        )
+        var ledger = Ledger()
+        for row in result.rows {
+            let count = try row.integer("count")
+            ledger.targeted += count
+            guard let state = DeliveryState(rawValue: try row.integer("state")) else {
+                throw StorageError(.corrupt, "a delivery is in an unknown state")
+            }
+            if let outcome = state.outcome {
+                ledger[outcome] += count
+            } else {
+                ledger.pending += count
+            }
+        }
+        return ledger
+    }
+
+    static func push(_ row: PostgresRow) throws -> StoredPush {
+        var ledger = Ledger()
+        ledger.targeted = try row.integer("targeted")
+        ledger.delivered = try row.integer("delivered")
+        ledger.failed = try row.integer("failed")
+        ledger.expired = try row.integer("expired")
+        ledger.suppressed = try row.integer("suppressed")
+        ledger.inDoubt = try row.integer("in_doubt")
+        ledger.pending = try row.integer("pending")
+        ledger.invalidTokens = try row.integer("invalid_tokens")
+        let name = try row.text("status")
+        guard let status = PushStatus(rawValue: name) else {
+            throw StorageError(.corrupt, "a push is in the unknown state \(name)")
+        }
+        return StoredPush(
+            id: try row.uuid("id"),
+            app: try row.text("app"),
+            eventSource: try row.text("event_source"),
+            eventID: try row.text("event_id"),
+            request: try row.json("request").object ?? [:],
+            status: status,
+            error: try row.textOrNil("error"),
+            notes: try row.json("notes").object ?? [:],
+            lane: try row.integer("lane"),
+            ledger: ledger,
+            expiresAt: try row.instantOrNil("expires_at"),
+            createdAt: try row.instant("created_at"),
+            updatedAt: try row.instant("updated_at"),
+            finishedAt: try row.instantOrNil("finished_at")
+        )
+    }
+}

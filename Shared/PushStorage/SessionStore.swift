@@ -1,0 +1,95 @@
+import Postgres
+
+/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery
+/// names it: a dispatcher that stalled past its lease finds that it owns nothing.
+package struct SessionStore: Sendable {
+    let database: PushDatabase
+
+    /// How long a session lives without a heartbeat.
+    package static let leaseSeconds = 10
+
+    /// - Returns: The session's id.
+    package func open(name: String) async throws -> Int {
+        let result = try await database.execute(
+            """
+            INSERT INTO dispatchers (name, lease_until)
+            VALUES ($1, clock_timestamp() + make_interval(secs => $2)) RETURNING id
+            """,
+            [.text(name), .integer(Self.leaseSeconds)]
+        )
+        guard let row = result.first else {
+            throw StorageError(.corrupt, "a session was not kept")
+        }
+        return try row.integer("id")
+    }
+
+    /// - Returns: False where the session is gone: another dispatcher took it for dead.
+    package func heartbeat(_ session: Int) async throws -> Bool {
+        try await database.execute(
+            """
+            UPDATE dispatchers SET lease_until = clock_timestamp() + make_interval(secs => $2)
+            WHERE id = $1
+            """,
+            [.integer(session), .integer(Self.leaseSeconds)]
+        ).affectedRows == 1
+    }
+
+    /// Ends a session and gives what it held back.
+    package func close(_ session: Int) async throws {
+        try await database.transaction { transaction in
+            _ = try await transaction.execute(
+                "DELETE FROM dispatchers WHERE id = $1",
+                [.integer(session)]
+            )
+            _ = try await Self.release([session], transaction)
+        }
+    }
+
+    /// Ends the sessions whose lease is over and gives what they held back. Any replica may call
+    /// it, as often as it likes.
+    ///
+    /// - Returns: How many sessions ended, and how many deliveries they held.
+    package func reap() async throws -> (sessions: Int, deliveries: Int) {
+        try await database.transaction { transaction in
+            let ended = try await transaction.execute(
+                """
+                DELETE FROM dispatchers WHERE id IN (
+                    SELECT id FROM dispatchers WHERE lease_until < clock_timestamp()
+                    ORDER BY id FOR UPDATE SKIP LOCKED)
+                RETURNING id
+                """
+            )
+            guard !ended.isEmpty else { return (0, 0) }
+            let ids = try ended.rows.map { try $0.integer("id") }
+            return (ids.count, try await Self.release(ids, transaction))
+        }
+    }
+
+    /// A statement of its own, so that it sees what the session wrote before its row went.
+    private static func release(
+        _ sessions: [Int],
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        _ = try await transaction.execute(
+            "UPDATE pushes SET planner = NULL WHERE planner = ANY ($1::bigint[])",
+            [.integerArray(sessions)]
+        )
+        return try await transaction.execute(
+            """
+            UPDATE deliveries SET owner = NULL, due_at = least(due_at, now()), updated_at = now()
+            WHERE owner = ANY ($1::bigint[]) AND state = 0
+            """,
+            [.integerArray(sessions)]
+        ).affectedRows
+    }
+
+    /// Holds on to a session's row until the transaction ends, so that what it writes is seen by
+    /// whoever ends the session.
+    static func hold(_ session: Int, _ transaction: PostgresTransaction) async throws {
+        let found = try await transaction.execute(
+            "SELECT 1 AS alive FROM dispatchers WHERE id = $1 FOR KEY SHARE",
+            [.integer(session)]
+        )
+        guard !found.isEmpty else { throw StorageError.sessionLost }
+    }
+}

@@ -1,0 +1,60 @@
+import Postgres
+
+/// What went wrong with what is stored. `description` is safe to show: no values, no URI.
+package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Kind: Sendable, Equatable {
+        /// The database itself: unreachable, overloaded, or a statement that it refused.
+        case database
+        /// Something of that name, or with that key, is there already.
+        case conflict
+        /// The dispatcher's session was taken for dead by another: it owns nothing any more.
+        case sessionLost
+        /// A row is not what this version wrote.
+        case corrupt
+    }
+
+    package let kind: Kind
+    package let description: String
+    /// The same call may succeed later.
+    package let isRetryable: Bool
+    package let sqlState: String?
+
+    package init(
+        _ kind: Kind,
+        _ description: String,
+        isRetryable: Bool = false,
+        sqlState: String? = nil
+    ) {
+        self.kind = kind
+        self.description = description
+        self.isRetryable = isRetryable
+        self.sqlState = sqlState
+    }
+
+    init(_ error: PostgresError) {
+        self.init(
+            error.sqlState == "23505" ? .conflict : .database,
+            error.description,
+            isRetryable: error.isRetryable,
+            sqlState: error.sqlState
+        )
+    }
+
+    static let sessionLost = StorageError(
+        .sessionLost,
+        "another dispatcher took this session for dead"
+    )
+}
+
+/// The schema says that this version is too old for it. A service exits with 78.
+package struct SchemaTooNew: Error, Sendable, Equatable, CustomStringConvertible {
+    package let schemaVersion: Int
+    /// The oldest version of the schema that a service may have been built for.
+    package let oldestUsable: Int
+    package let ownVersion: Int
+
+    package var description: String {
+        "the schema is at version \(schemaVersion) and may be used by services built for version "
+            + "\(oldestUsable) or later; this one was built for version \(ownVersion)"
+    }
+}
