@@ -116,7 +116,7 @@ let package = Package(
         tests("EventLoopTests", ["EventLoop"]),
         tests("PostgresTests", ["Postgres", "EventLoop"]),
         tests("KafkaTests", ["Kafka", "EventLoop"]),
-        tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop"]),
+        tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop", "Cryptography"]),
         tests("HTTPTransportTests", ["HTTPTransport", "HTTPServer", "EventLoop"]),
         tests("CryptographyTests", ["Cryptography"]),
         tests("XMLTests", ["XML"]),

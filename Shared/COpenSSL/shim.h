@@ -21,3 +21,15 @@ static inline void carillon_free(void *pointer) { OPENSSL_free(pointer); }
 static inline int carillon_print_name(BIO *bio, const X509_NAME *name) {
     return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
 }
+
+// For HTTPServer: macros that Swift cannot call, or whose constants it cannot see.
+static inline int carillon_SSL_CTX_set_min_proto_version(SSL_CTX *ctx, int version) {
+    return (int)SSL_CTX_set_min_proto_version(ctx, version);
+}
+static inline void carillon_SSL_CTX_harden_server(SSL_CTX *ctx) {
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+}
+static inline int carillon_SSL_CTX_add1_chain_cert(SSL_CTX *ctx, X509 *certificate) {
+    return (int)SSL_CTX_add1_chain_cert(ctx, certificate);
+}

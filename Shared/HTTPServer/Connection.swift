@@ -74,7 +74,7 @@ final class Connection: @unchecked Sendable {
         case .success(let plain):
             if driver == nil, tls.isEstablished {
                 clientCertificateSubject = tls.peerSubject
-                if tls.negotiatedProtocol == .http2 { start(HTTP2Connection(self)) }
+                if tls.negotiatedProtocol == .http2 { startHTTP2() }
             }
             if !plain.isEmpty { unsafe plain.withUnsafeBytes { unsafe receivedPlain($0) } }
             flushSoon()
@@ -96,8 +96,13 @@ final class Connection: @unchecked Sendable {
         if mayBeHTTP2, common < preface.count { return }
         let first = firstBytes
         firstBytes = []
-        start(mayBeHTTP2 ? HTTP2Connection(self) : HTTP1Connection(self))
+        if mayBeHTTP2 { startHTTP2() } else { start(HTTP1Connection(self)) }
         unsafe first.withUnsafeBytes { unsafe driver?.received($0) }
+    }
+
+    private func startHTTP2() {
+        guard let driver = HTTP2Connection(self) else { return abort() }
+        start(driver)
     }
 
     private func start(_ driver: any ProtocolDriver) {
@@ -149,9 +154,10 @@ final class Connection: @unchecked Sendable {
     }
 
     private func flush() {
-        flushIsDue = false
         guard !isClosed else { return }
         driver?.fillOutput()
+        flushIsDue = false
+        guard !isClosed else { return }
         if stream.pendingBytes == 0 { lastProgress = .now }
         if let tls {
             if !output.isEmpty { tls.send(output) }

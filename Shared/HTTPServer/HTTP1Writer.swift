@@ -13,9 +13,9 @@ func writeHTTP1(
     let status = responseStatus(response.status)
     output.append(contentsOf: "HTTP/1.1 \(status) \(statusText(status))\r\n".utf8)
     for field in response.headers where !isFramedByServer(field.name) {
-        appendClean(field.name, to: &output)
+        output.append(contentsOf: cleanFieldValue(field.name).utf8)
         output.append(contentsOf: ": ".utf8)
-        appendClean(field.value, to: &output)
+        output.append(contentsOf: cleanFieldValue(field.value).utf8)
         output.append(contentsOf: "\r\n".utf8)
     }
     output.append(contentsOf: "Date: \(date)\r\n".utf8)
@@ -59,11 +59,12 @@ func isFramedByServer(_ name: String) -> Bool {
     }
 }
 
-/// Header text from data must not end its line.
-private func appendClean(_ text: String, to output: inout [UInt8]) {
-    for byte in text.utf8 {
-        output.append((byte < 0x20 && byte != UInt8(ascii: "\t")) || byte == 0x7F ? 0x20 : byte)
-    }
+/// Header text that was made from data must not end its line.
+func cleanFieldValue(_ text: String) -> String {
+    let isClean = text.utf8.allSatisfy { ($0 >= 0x20 && $0 != 0x7F) || $0 == UInt8(ascii: "\t") }
+    if isClean { return text }
+    let bytes = text.utf8.map { ($0 < 0x20 && $0 != UInt8(ascii: "\t")) || $0 == 0x7F ? 0x20 : $0 }
+    return String(decoding: bytes, as: UTF8.self)
 }
 
 /// The `Date` field, made once a second.

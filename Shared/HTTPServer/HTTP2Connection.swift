@@ -1,13 +1,339 @@
+internal import EventLoop
+internal import HTTP2
+
+/// One HTTP/2 connection: a libnghttp2 session, and what each of its streams is waiting for.
 final class HTTP2Connection: ProtocolDriver {
-    static let preface: [UInt8] = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
-    init(_ connection: Connection) { connection.abort() }
-    func setMaxConcurrentStreams(_ count: Int) {}
-    func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
-    func received(_ bytes: UnsafeRawBufferPointer) {}
-    func inputEnded() {}
+    private enum Phase {
+        case head
+        case body
+        case responding
+        /// Answered, or reset; what still comes of the request is thrown away, up to a bound, since
+        /// clients whose stream is reset while they send lose the answer (libcurl 7.88).
+        case done
+        /// A scripted answer that never comes.
+        case hung
+    }
+
+    private struct Stream {
+        var phase = Phase.head
+        var deadline: ContinuousClock.Instant?
+        var progress: RequestInProgress?
+        var body: [UInt8] = []
+        var maximumBodyBytes = 0
+        var discardedBytes = 0
+    }
+
+    static let preface = HTTP2.clientPreface
+
+    private unowned let connection: Connection
+    private let server: ServerLoop
+    private let session: HTTP2ServerSession
+    private var streams: [Int32: Stream] = [:]
+    private var bufferedBytes = 0
+    private var idleSince = ContinuousClock.now
+    private var isHandlingEvents = false
+    /// When the end was announced; the last GOAWAY follows once clients can have seen that.
+    private var stoppingSince: ContinuousClock.Instant?
+    private var hasSaidLast = false
+
+    private static let maximumDiscardedBytes = 1024 * 1024
+    private static let discardTime: Duration = .seconds(2)
+    private static let announcementTime: Duration = .milliseconds(100)
+
+    /// Nil when libnghttp2 has no memory for a session.
+    init?(_ connection: Connection) {
+        self.connection = connection
+        server = connection.server
+        let settings = HTTP2ServerSession.Settings(
+            maxConcurrentStreams: connection.server.maxConcurrentStreams,
+            initialWindowBytes: server.configuration.http2.initialWindowBytes,
+            maximumHeadBytes: server.configuration.maximumHeadBytes
+        )
+        guard let session = try? HTTP2ServerSession(settings) else { return nil }
+        self.session = session
+        connection.flushSoon()
+    }
+
+    // MARK: In
+
+    func received(_ bytes: UnsafeRawBufferPointer) {
+        attempt { () throws(HTTP2SessionError) in try unsafe session.receive(bytes) }
+        handleEvents()
+        connection.flushSoon()
+    }
+
+    func inputEnded() { connection.finish() }
+
+    private func handleEvents() {
+        guard !isHandlingEvents else { return }
+        isHandlingEvents = true
+        defer { isHandlingEvents = false }
+        while !connection.isClosed {
+            let events = session.takeEvents()
+            if events.isEmpty { return }
+            for event in events { handle(event) }
+        }
+    }
+
+    private func handle(_ event: HTTP2.ServerEvent) {
+        switch event {
+        case .opened(let id):
+            streams[id] = Stream(deadline: .now + server.configuration.headTimeout)
+        case .head(let id, let head):
+            begin(id, head)
+        case .body(let id, let bytes):
+            gather(id, bytes)
+        case .end(let id):
+            dispatch(id)
+        case .closed(let id, _):
+            bufferedBytes -= streams.removeValue(forKey: id)?.body.count ?? 0
+            if streams.isEmpty { idleSince = .now }
+        }
+    }
+
+    private func begin(_ id: Int32, _ head: HTTP2.RequestHead) {
+        guard var stream = streams[id], stream.phase == .head else { return }
+        stream.phase = .body
+        stream.deadline = .now + server.configuration.bodyTimeout
+        streams[id] = stream
+        do throws(HTTPProblem) {
+            let progress = RequestInProgress(try makeRequest(id, head), server.router)
+            stream.progress = progress
+            stream.maximumBodyBytes =
+                progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
+            streams[id] = stream
+            let declared = progress.request.headers["content-length"].flatMap { Int($0) } ?? 0
+            if declared > stream.maximumBodyBytes { refuse(id, tooLarge(stream)) }
+        } catch {
+            refuse(id, error)
+        }
+    }
+
+    private func makeRequest(
+        _ id: Int32,
+        _ head: HTTP2.RequestHead
+    ) throws(HTTPProblem) -> HTTPServerRequest {
+        let configuration = server.configuration
+        guard !head.isTooLarge, head.fields.count <= configuration.maximumHeaderCount else {
+            throw HTTPProblem(status: 431, detail: "the head is too large")
+        }
+        guard head.path.utf8.count <= configuration.maximumTargetBytes else {
+            throw HTTPProblem(status: 414, detail: "the target is too long")
+        }
+        guard let method = HTTPMethod(rawValue: head.method) else {
+            throw HTTPProblem(status: 501, detail: "the method is not known")
+        }
+        guard head.path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") })
+        else { throw bad("the target has a character that cannot be in it") }
+        var headers = HTTPHeaders(
+            head.fields.map { HTTPHeaders.Field(name: $0.name, value: $0.value) }
+        )
+        if !head.authority.isEmpty { headers["host"] = head.authority }
+        guard headers.all("host").count == 1, isHost((headers["host"] ?? "").utf8) else {
+            throw bad("the host cannot be one")
+        }
+        return try HTTPServerRequest(
+            method,
+            head.path,
+            headers: headers,
+            remoteAddress: connection.stream.remoteAddress,
+            scheme: connection.scheme,
+            protocolVersion: .http2,
+            clientCertificateSubject: connection.clientCertificateSubject,
+            connectionID: connection.id,
+            streamID: Int(id)
+        )
+    }
+
+    private func gather(_ id: Int32, _ bytes: [UInt8]) {
+        guard var stream = streams[id] else { return }
+        guard stream.phase == .body else {
+            stream.discardedBytes += bytes.count
+            streams[id] = stream
+            if stream.discardedBytes > Self.maximumDiscardedBytes {
+                reset(id, HTTP2.ErrorCode.noError)
+            }
+            return
+        }
+        guard stream.body.count + bytes.count <= stream.maximumBodyBytes else {
+            return refuse(id, tooLarge(stream))
+        }
+        guard bufferedBytes + bytes.count <= server.configuration.http2.maximumBufferedBytes else {
+            streams[id]?.phase = .done
+            return reset(id, HTTP2.ErrorCode.enhanceYourCalm)
+        }
+        bufferedBytes += bytes.count
+        streams[id]?.body.append(contentsOf: bytes)
+    }
+
+    private func dispatch(_ id: Int32) {
+        guard var stream = streams[id], stream.phase == .body,
+            var progress = stream.progress
+        else { return }
+        progress.request.body = stream.body
+        bufferedBytes -= stream.body.count
+        stream.body = []
+        stream.progress = progress
+        stream.phase = .responding
+        stream.deadline = nil
+        streams[id] = stream
+        connection.run(progress, ticket: Int(id))
+    }
+
+    // MARK: Out
+
+    /// Answers a request that is not read to its end, and calls the rest of it off.
+    private func refuse(_ id: Int32, _ problem: HTTPProblem) {
+        guard let stream = streams[id] else { return }
+        server.instruments.refused(problem.status)
+        let response =
+            stream.progress.map { server.router.errorResponse(problem, $0.request) }
+            ?? HTTPServerResponse.problem(problem)
+        submit(id, response)
+    }
+
+    private func tooLarge(_ stream: Stream) -> HTTPProblem {
+        HTTPProblem(
+            status: 413,
+            detail: "the body is larger than \(stream.maximumBodyBytes) bytes"
+        )
+    }
+
+    func answered(_ ticket: Int, _ response: HTTPServerResponse) {
+        let id = Int32(ticket)
+        guard streams[id]?.phase == .responding else { return }
+        switch response.effect {
+        case .answer:
+            submit(id, response)
+        case .hang:
+            streams[id]?.phase = .hung
+        case .reset(let code):
+            streams[id]?.phase = .done
+            reset(id, code)
+        case .goaway(let last, let code, let data):
+            submit(id, response)
+            goaway(lastStreamID: last, code: code, data: data)
+        }
+        finishIfDone()
+        connection.flushSoon()
+    }
+
+    private func submit(_ id: Int32, _ response: HTTPServerResponse) {
+        guard let stream = streams[id] else { return }
+        let method = stream.progress?.request.method
+        var fields: [HTTP2.Field] = []
+        for field in response.headers where !isFramedByServer(field.name) {
+            let name = field.name.lowercased()
+            guard name != "upgrade", name != "proxy-connection",
+                !name.isEmpty, name.utf8.allSatisfy(isTokenByte)
+            else { continue }
+            fields.append(HTTP2.Field(name: name, value: cleanFieldValue(field.value)))
+        }
+        fields.append(HTTP2.Field(name: "date", value: server.date.now()))
+        if let length = contentLength(of: response, to: method) {
+            fields.append(HTTP2.Field(name: "content-length", value: String(length)))
+        }
+        bufferedBytes -= stream.body.count
+        streams[id]?.body = []
+        // A body that is still coming keeps its deadline; an answer has one for being taken.
+        streams[id]?.phase = .done
+        if stream.deadline == nil {
+            streams[id]?.deadline = .now + server.configuration.idleTimeout
+        }
+        attempt { () throws(HTTP2SessionError) in
+            try session.submitResponse(
+                stream: id,
+                status: responseStatus(response.status),
+                fields: fields,
+                body: sendsBody(response, to: method) ? response.body : []
+            )
+        }
+        if let progress = stream.progress { server.record(progress, response) }
+    }
+
+    private func reset(_ id: Int32, _ code: UInt32) {
+        attempt { () throws(HTTP2SessionError) in try session.reset(stream: id, code: code) }
+    }
+
     func outputDrained() {}
-    func fillOutput() {}
-    func answered(_ ticket: Int, _ response: HTTPServerResponse) {}
-    func tick(_ now: ContinuousClock.Instant) {}
-    func beginStop() {}
+
+    func fillOutput() {
+        while !connection.isCongested {
+            let bytes = session.drain()
+            if bytes.isEmpty { break }
+            connection.send(bytes)
+        }
+        // Sending ends streams.
+        handleEvents()
+        if session.isFinished { connection.finish() }
+    }
+
+    /// A session that fails takes its connection with it, after its last words.
+    private func attempt(_ body: () throws(HTTP2SessionError) -> Void) {
+        do throws(HTTP2SessionError) {
+            try body()
+        } catch {
+            connection.send(session.drain())
+            connection.finish()
+        }
+    }
+
+    // MARK: Time and ends
+
+    func tick(_ now: ContinuousClock.Instant) {
+        for (id, stream) in streams {
+            guard let deadline = stream.deadline, now >= deadline else { continue }
+            switch stream.phase {
+            case .head:
+                return connection.abort()
+            case .body:
+                streams[id]?.deadline = now + Self.discardTime
+                refuse(id, HTTPProblem(status: 408, detail: "the body took too long"))
+            case .responding, .hung:
+                streams[id]?.deadline = nil
+            case .done:
+                streams[id]?.deadline = nil
+                reset(id, HTTP2.ErrorCode.noError)
+            }
+        }
+        if let stoppingSince, !hasSaidLast, now >= stoppingSince + Self.announcementTime {
+            hasSaidLast = true
+            attempt { () throws(HTTP2SessionError) in try session.goaway() }
+        } else if streams.isEmpty, now >= idleSince + server.configuration.idleTimeout {
+            attempt { () throws(HTTP2SessionError) in try session.goaway() }
+        }
+        finishIfDone()
+        connection.flushSoon()
+    }
+
+    func beginStop() {
+        guard stoppingSince == nil else { return }
+        stoppingSince = .now
+        attempt { () throws(HTTP2SessionError) in try session.announceEnd() }
+        connection.flushSoon()
+    }
+
+    /// Streams that hang by script hold up no stop.
+    private func finishIfDone() {
+        guard hasSaidLast, streams.values.contains(where: { $0.phase == .hung }),
+            streams.values.allSatisfy({ $0.phase == .hung })
+        else { return }
+        connection.finish()
+    }
+
+    func setMaxConcurrentStreams(_ count: Int) {
+        attempt { () throws(HTTP2SessionError) in try session.setMaxConcurrentStreams(count) }
+        connection.flushSoon()
+    }
+
+    func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+        attempt { () throws(HTTP2SessionError) in
+            try session.goaway(
+                lastStreamID: lastStreamID.map { Int32(clamping: $0) },
+                code: code,
+                data: data
+            )
+        }
+        connection.flushSoon()
+    }
 }

@@ -68,6 +68,9 @@ package final class HTTPServer: @unchecked Sendable {
             }
             if let tls, let port = configuration.tls?.port {
                 bound.append(try await listen(scheme: "https", port: port, tls: tls))
+                if let first = serverLoops.first {
+                    first.loop.execute { first.watchCertificate(tls) }
+                }
             }
         } catch {
             for server in serverLoops { server.loop.execute { server.closeListeners() } }
@@ -126,7 +129,6 @@ package final class HTTPServer: @unchecked Sendable {
             }
         }
         for stop in stops { await stop.value }
-        tls?.close()
     }
 
     /// Nil once it listens, and until it stops.

@@ -18,6 +18,7 @@ final class ServerLoop: @unchecked Sendable {
     private var listeners: [TCPListener] = []
     private var connections: [Int: Connection] = [:]
     private var clock: LoopTimer?
+    private var certificateWatch: LoopTimer?
     private var stopped: (() -> Void)?
 
     init(
@@ -112,7 +113,16 @@ final class ServerLoop: @unchecked Sendable {
         if connections.isEmpty { stopped?() }
     }
 
+    /// On one loop of a server.
+    func watchCertificate(_ tls: TLSContextSource) {
+        certificateWatch = loop.schedule(after: .seconds(1), every: .seconds(1)) {
+            tls.reloadIfChanged()
+        }
+    }
+
     func closeListeners() {
+        certificateWatch?.cancel()
+        certificateWatch = nil
         for listener in listeners { listener.close() }
         listeners = []
     }

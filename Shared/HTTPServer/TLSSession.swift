@@ -1,21 +1,129 @@
-internal import Observability
+internal import COpenSSL
 
-final class TLSContextSource: Sendable {
-    init(_ tls: HTTPServerConfiguration.TLS, log: Log) throws {
-        throw HTTPServerError("TLS is not available yet")
-    }
-    func makeSession() -> TLSSession? { nil }
-    func close() {}
-}
+/// One TLS connection between memory BIOs: sealed bytes in and out on one side, plain ones on the
+/// other, no socket. Sole owner of one `SSL *`. Belongs to its connection's loop.
+@safe
 final class TLSSession {
-    var isEstablished: Bool { false }
-    var peerSubject: String? { nil }
-    var negotiatedProtocol: HTTPServerConfiguration.ApplicationProtocol? { nil }
-    var peerHasFinished: Bool { false }
-    func receive(_ bytes: UnsafeRawBufferPointer) -> Result<[UInt8], HTTPServerError> {
-        .success([])
+    private let context: TLSContext
+    private let ssl: OpaquePointer
+    /// What the peer sent, and what is to be sent; `ssl` owns both.
+    private let input: OpaquePointer
+    private let output: OpaquePointer
+    private(set) var isEstablished = false
+    /// The peer's `close_notify` has come.
+    private(set) var peerHasFinished = false
+    private var hasFinished = false
+
+    init?(_ context: TLSContext) {
+        self.context = context
+        guard let ssl = unsafe SSL_new(context.pointer),
+            let input = unsafe BIO_new(BIO_s_mem()),
+            let output = unsafe BIO_new(BIO_s_mem())
+        else { return nil }
+        unsafe SSL_set_bio(ssl, input, output)
+        unsafe SSL_set_accept_state(ssl)
+        unsafe self.ssl = ssl
+        unsafe self.input = input
+        unsafe self.output = output
     }
-    func send(_ bytes: [UInt8]) {}
-    func finish() {}
-    func drain() -> [UInt8]? { nil }
+
+    deinit { unsafe SSL_free(ssl) }
+
+    /// Takes sealed bytes and returns the plain ones that are whole. Drain afterwards: the
+    /// handshake, key updates and alerts answer without being asked.
+    func receive(_ bytes: UnsafeRawBufferPointer) -> Result<[UInt8], HTTPServerError> {
+        ERR_clear_error()
+        unsafe BIO_write(input, bytes.baseAddress, Int32(clamping: bytes.count))
+        if !isEstablished {
+            let status = unsafe SSL_do_handshake(ssl)
+            guard status == 1 else {
+                return wantsMore(status) ? .success([]) : .failure(failure("handshake"))
+            }
+            isEstablished = true
+            guard negotiatedProtocol == .http2 || context.allowsHTTP11 else {
+                return .failure(HTTPServerError("TLS: the client has no protocol of ours"))
+            }
+        }
+        var plain: [UInt8] = []
+        var status: Int32 = 0
+        repeat {
+            // One record at a time.
+            let capacity = 16 * 1024
+            let count = plain.count
+            plain.reserveCapacity(count + capacity)
+            let part = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { buffer, used in
+                unsafe status = SSL_read(ssl, buffer.baseAddress, Int32(capacity))
+                used = max(0, Int(status))
+            }
+            plain.append(contentsOf: part)
+        } while status > 0
+        if unsafe SSL_get_error(ssl, status) == SSL_ERROR_ZERO_RETURN {
+            peerHasFinished = true
+            return .success(plain)
+        }
+        return wantsMore(status) ? .success(plain) : .failure(failure("read"))
+    }
+
+    /// Seals; the memory BIO takes all of it.
+    func send(_ bytes: [UInt8]) {
+        guard isEstablished, !hasFinished else { return }
+        ERR_clear_error()
+        unsafe SSL_write(ssl, bytes, Int32(clamping: bytes.count))
+    }
+
+    /// Says that we send no more.
+    func finish() {
+        guard isEstablished, !hasFinished else { return }
+        hasFinished = true
+        ERR_clear_error()
+        unsafe SSL_shutdown(ssl)
+    }
+
+    /// What is to be sent to the peer; nil when there is nothing.
+    func drain() -> [UInt8]? {
+        let pending = unsafe BIO_ctrl_pending(output)
+        guard pending > 0 else { return nil }
+        return unsafe [UInt8](unsafeUninitializedCapacity: pending) { buffer, used in
+            used = unsafe max(0, Int(BIO_read(output, buffer.baseAddress, Int32(pending))))
+        }
+    }
+
+    var negotiatedProtocol: HTTPServerConfiguration.ApplicationProtocol? {
+        var name: UnsafePointer<UInt8>?
+        var length: UInt32 = 0
+        unsafe SSL_get0_alpn_selected(ssl, &name, &length)
+        let bytes = unsafe UnsafeBufferPointer(start: name, count: Int(length))
+        return unsafe HTTPServerConfiguration.ApplicationProtocol(
+            rawValue: String(decoding: bytes, as: UTF8.self)
+        )
+    }
+
+    /// RFC 2253 text of the client certificate's subject.
+    var peerSubject: String? {
+        guard context.requestsClientCertificate,
+            let certificate = unsafe SSL_get1_peer_certificate(ssl)
+        else { return nil }
+        defer { unsafe X509_free(certificate) }
+        let bio = unsafe BIO_new(BIO_s_mem())
+        defer { unsafe BIO_free(bio) }
+        let printed = unsafe carillon_print_name(
+            bio,
+            X509_get_subject_name(certificate)
+        )
+        guard printed >= 0 else { return nil }
+        let pending = unsafe BIO_ctrl_pending(bio)
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: pending) { buffer, used in
+            used = unsafe max(0, Int(BIO_read(bio, buffer.baseAddress, Int32(pending))))
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private func wantsMore(_ status: Int32) -> Bool {
+        let reason = unsafe SSL_get_error(ssl, status)
+        return reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE
+    }
+
+    private func failure(_ step: String) -> HTTPServerError {
+        HTTPServerError("TLS \(step): \(takeOpenSSLError())")
+    }
 }

@@ -1,0 +1,105 @@
+internal import Glibc
+internal import Observability
+
+/// The certificate that new connections get: of memory, or of files that are read again when they
+/// change. One for all loops of a server, so that a session resumes on any of them.
+final class TLSContextSource: @unchecked Sendable {
+    private let tls: HTTPServerConfiguration.TLS
+    private let log: Log
+    private let lock = Lock()
+    private var context: TLSContext
+    private var fileState: [FileState]
+
+    /// - Throws: `HTTPServerError` when the certificate cannot be read or used.
+    init(_ tls: HTTPServerConfiguration.TLS, log: Log) throws(HTTPServerError) {
+        self.tls = tls
+        self.log = log
+        fileState = Self.fileState(tls.certificate)
+        context = try Self.makeContext(tls)
+    }
+
+    func makeSession() -> TLSSession? { TLSSession(lock.withLock { context }) }
+
+    /// Looks at the files, and takes what they hold now for connections to come. A pair that does
+    /// not fit, as while one of the two is being replaced, is logged and changes nothing.
+    func reloadIfChanged() {
+        let now = Self.fileState(tls.certificate)
+        let isChanged = lock.withLock {
+            defer { fileState = now }
+            return now != fileState
+        }
+        guard isChanged else { return }
+        do throws(HTTPServerError) {
+            let context = try Self.makeContext(tls)
+            lock.withLock { self.context = context }
+            log.info("TLS certificate reloaded")
+        } catch {
+            log.warning(
+                "TLS certificate not reloaded",
+                [.error: .string(error.description)]
+            )
+        }
+    }
+
+    private static func makeContext(
+        _ tls: HTTPServerConfiguration.TLS
+    ) throws(HTTPServerError) -> TLSContext {
+        let certificatePEM: String
+        let privateKeyPEM: String
+        switch tls.certificate {
+        case .pem(let certificate, let privateKey):
+            certificatePEM = certificate
+            privateKeyPEM = privateKey
+        case .files(let certificate, let privateKey):
+            certificatePEM = try readText(certificate)
+            privateKeyPEM = try readText(privateKey)
+        }
+        return try TLSContext(
+            certificatePEM: certificatePEM,
+            privateKeyPEM: privateKeyPEM,
+            protocols: tls.applicationProtocols,
+            requestsClientCertificate: tls.requestsClientCertificate
+        )
+    }
+
+    private struct FileState: Equatable {
+        let inode: UInt
+        let size: Int
+        let seconds: Int
+        let nanoseconds: Int
+    }
+
+    private static func fileState(
+        _ certificate: HTTPServerConfiguration.Certificate
+    ) -> [FileState] {
+        guard case .files(let certificate, let privateKey) = certificate else { return [] }
+        return [certificate, privateKey].compactMap { path in
+            var found = stat()
+            guard unsafe stat(path, &found) == 0 else { return nil }
+            return FileState(
+                inode: found.st_ino,
+                size: found.st_size,
+                seconds: found.st_mtim.tv_sec,
+                nanoseconds: found.st_mtim.tv_nsec
+            )
+        }
+    }
+
+    private static func readText(_ path: String) throws(HTTPServerError) -> String {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw unreadable(path) }
+        defer { close(descriptor) }
+        var text: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 16 * 1024)
+        while true {
+            let count = unsafe read(descriptor, &part, part.count)
+            guard count >= 0, text.count + count <= 1024 * 1024 else { throw unreadable(path) }
+            if count == 0 { return String(decoding: text, as: UTF8.self) }
+            text.append(contentsOf: part[..<count])
+        }
+    }
+
+    private static func unreadable(_ path: String) -> HTTPServerError {
+        HTTPServerError("TLS: cannot read \(path)")
+    }
+}
