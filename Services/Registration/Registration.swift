@@ -1,4 +1,94 @@
+import Cryptography
+import EventLoop
+import HTTPServer
+import Kafka
+import Observability
+import PushStorage
+import ServiceKit
+
+/// Devices register here, and backends ask for pushes.
+///
+/// Flow: `LeanCloudSurface` → `PushDatabase` (installations; pushes with their outbox row) →
+/// `OutboxRelay` → Kafka's `push.requests`.
 @main
 struct Registration {
-    static func main() async {}
+    static func main() async {
+        await runService(
+            "registration",
+            about: "devices, channels and identities; accepts pushes and reports on them",
+            variables: RegistrationConfiguration.help, loops: .perCore,
+            reading: RegistrationConfiguration.init, parts: makeParts)
+    }
+}
+
+/// A loop answers for its connections with a database and an app directory of its own; the relay
+/// lives on the first.
+func makeParts(
+    _ configuration: RegistrationConfiguration,
+    in runtime: ServiceRuntime
+) throws -> [any ServicePart] {
+    let databases = runtime.loops.map { loop in
+        PushDatabase(
+            configuration.database, on: loop, log: runtime.log, metrics: runtime.metrics)
+    }
+    let producer = try KafkaProducer(
+        configuration.kafka, on: runtime.mainLoop, log: runtime.log, metrics: runtime.metrics)
+    let relay = OutboxRelay(
+        from: databases[0], to: producer, topics: configuration.topics, on: runtime.mainLoop,
+        log: runtime.log, metrics: runtime.metrics)
+    let server = HTTPServer(
+        configuration.http, loops: runtime.loops, log: runtime.log, metrics: runtime.metrics
+    ) { loop in
+        let database = databases[runtime.loops.firstIndex { $0 === loop } ?? 0]
+        let apps = AppDirectory(database, keys: configuration.masterKeys, on: loop)
+        return makeRouter(
+            LeanCloudSurface(
+                database: database, apps: apps, topics: configuration.topics,
+                saved: runtime.metrics.counter(.installationsSaved)),
+            runtime)
+    }
+    var parts: [any ServicePart] = [
+        Part("http", notReady: { server.notReadyReason() }, run: { try await server.run() })
+    ]
+    for (number, database) in databases.enumerated() {
+        parts.append(
+            Part("database-\(number)", notReady: { database.notReadyReason() }) {
+                do {
+                    try await database.run()
+                } catch let error as SchemaTooNew {
+                    throw ServiceFailure(error.description, exitCode: 78)
+                }
+            })
+    }
+    parts.append(Part("producer", run: { try await producer.run() }))
+    parts.append(relay)
+    return parts
+}
+
+/// All surfaces of the service. What none of them owns is answered by problem details.
+func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Router {
+    var router = Router()
+    router.log = runtime.log
+    surface.addRoutes(to: &router)
+    router.addOperationsRoutes(runtime)
+    let (notFound, methodNotAllowed) = (router.notFound, router.methodNotAllowed)
+    let errorResponse = router.errorResponse
+    router.notFound = { request in
+        guard LeanCloudSurface.owns(request.path) else { return notFound(request) }
+        return withCORS(
+            LeanCloudError(status: 404, code: 1, "There is nothing at this path.").response)
+    }
+    router.methodNotAllowed = { request, allowed in
+        guard LeanCloudSurface.owns(request.path) else { return methodNotAllowed(request, allowed) }
+        return withCORS(
+            LeanCloudError(status: 405, code: 1, "This path does not take this method.").response)
+    }
+    router.errorResponse = { error, request in
+        guard LeanCloudSurface.owns(request.path) else { return errorResponse(error, request) }
+        let response =
+            LeanCloudSurface.response(to: error)
+            ?? LeanCloudError(status: 500, code: 1, "Internal error.").response
+        return withCORS(response)
+    }
+    return router
 }

@@ -1,0 +1,44 @@
+import Cryptography
+import HTTPServer
+import Kafka
+import PushEvents
+import PushStorage
+import ServiceKit
+
+struct RegistrationConfiguration: Sendable {
+    /// `DATABASE_URL`: a libpq connection URI. Secret, no default.
+    var database: DatabaseConfiguration
+    /// `KAFKA_BOOTSTRAP_SERVERS`, and librdkafka's properties.
+    var kafka: KafkaConfiguration
+    /// `KAFKA_TOPIC_PREFIX`.
+    var topics: KafkaTopics
+    /// `CARILLON_MASTER_KEYS`: opens the apps' keys. Secret, no default.
+    var masterKeys: KeyRing
+    /// `HTTP_*`; port 8080 by default.
+    var http: HTTPServerConfiguration
+
+    init(reader: ConfigurationReader) throws {
+        database = DatabaseConfiguration(
+            uri: try reader.secret("DATABASE_URL"), applicationName: "carillon-registration")
+        kafka = KafkaConfiguration(
+            bootstrapServers: try reader.required("KAFKA_BOOTSTRAP_SERVERS"),
+            properties: reader.kafkaProperties(), clientID: "carillon-registration")
+        topics = KafkaTopics(prefix: reader.string("KAFKA_TOPIC_PREFIX", default: ""))
+        let keys = try reader.secret("CARILLON_MASTER_KEYS")
+        do {
+            masterKeys = try KeyRing(keys)
+        } catch {
+            throw ConfigurationError("CARILLON_MASTER_KEYS", "cannot be used: \(error)")
+        }
+        http = try HTTPServerConfiguration(reader, defaultPort: 8080)
+    }
+
+    static let help = """
+
+        DATABASE_URL              libpq URI
+        KAFKA_BOOTSTRAP_SERVERS   host:port,…; librdkafka's properties as KAFKA_CONFIG_<PROPERTY>
+        KAFKA_TOPIC_PREFIX        put before every topic's name
+        CARILLON_MASTER_KEYS      id:base64(32 bytes),…: the first seals, all open
+        HTTP_HOST, HTTP_PORT      0.0.0.0, 8080; more in the README
+        """
+}
