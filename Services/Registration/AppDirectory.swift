@@ -71,7 +71,8 @@ actor AppDirectory {
             id: stored.id,
             appKey: try opened(stored.appKeySealed, StoredApp.appKeyContext(stored.id)),
             masterKey: try opened(stored.masterKeySealed, StoredApp.masterKeyContext(stored.id)),
-            settings: stored.settings)
+            settings: stored.settings
+        )
         if entries.count >= Self.maximumEntries { entries.removeAll() }
         entries[id] = Entry(app: app, readAt: now)
         return app

@@ -82,8 +82,11 @@ actor OutboxRelay: ServicePart {
     private func produce(_ records: [OutboxRecord]) async throws -> [Bool] {
         let outgoing = records.map { record in
             KafkaOutgoing(
-                topic: record.kafkaTopic, key: record.key, value: record.value,
-                headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) })
+                topic: record.kafkaTopic,
+                key: record.key,
+                value: record.value,
+                headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
+            )
         }
         let results = try await producer.send(outgoing)
         if let error = results.compactMap({ $0 }).first {

@@ -16,8 +16,11 @@ struct Registration {
         await runService(
             "registration",
             about: "devices, channels and identities; accepts pushes and reports on them",
-            variables: RegistrationConfiguration.help, loops: .perCore,
-            reading: RegistrationConfiguration.init, parts: makeParts)
+            variables: RegistrationConfiguration.help,
+            loops: .perCore,
+            reading: RegistrationConfiguration.init,
+            parts: makeParts
+        )
     }
 }
 
@@ -29,23 +32,43 @@ func makeParts(
 ) throws -> [any ServicePart] {
     let databases = runtime.loops.map { loop in
         PushDatabase(
-            configuration.database, on: loop, log: runtime.log, metrics: runtime.metrics)
+            configuration.database,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
     }
     let producer = try KafkaProducer(
-        configuration.kafka, on: runtime.mainLoop, log: runtime.log, metrics: runtime.metrics)
+        configuration.kafka,
+        on: runtime.mainLoop,
+        log: runtime.log,
+        metrics: runtime.metrics
+    )
     let relay = OutboxRelay(
-        from: databases[0], to: producer, topics: configuration.topics, on: runtime.mainLoop,
-        log: runtime.log, metrics: runtime.metrics)
-    let server = HTTPServer(
-        configuration.http, loops: runtime.loops, log: runtime.log, metrics: runtime.metrics
+        from: databases[0],
+        to: producer,
+        topics: configuration.topics,
+        on: runtime.mainLoop,
+        log: runtime.log,
+        metrics: runtime.metrics
+    )
+    let server = try HTTPServer(
+        configuration.http,
+        loops: runtime.loops,
+        log: runtime.log,
+        metrics: runtime.metrics
     ) { loop in
         let database = databases[runtime.loops.firstIndex { $0 === loop } ?? 0]
         let apps = AppDirectory(database, keys: configuration.masterKeys, on: loop)
         return makeRouter(
             LeanCloudSurface(
-                database: database, apps: apps, topics: configuration.topics,
-                saved: runtime.metrics.counter(.installationsSaved)),
-            runtime)
+                database: database,
+                apps: apps,
+                topics: configuration.topics,
+                saved: runtime.metrics.counter(.installationsSaved)
+            ),
+            runtime
+        )
     }
     var parts: [any ServicePart] = [
         Part("http", notReady: { server.notReadyReason() }, run: { try await server.run() })
@@ -58,7 +81,8 @@ func makeParts(
                 } catch let error as SchemaTooNew {
                     throw ServiceFailure(error.description, exitCode: 78)
                 }
-            })
+            }
+        )
     }
     parts.append(Part("producer", run: { try await producer.run() }))
     parts.append(relay)
@@ -76,12 +100,14 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
     router.notFound = { request in
         guard LeanCloudSurface.owns(request.path) else { return notFound(request) }
         return withCORS(
-            LeanCloudError(status: 404, code: 1, "There is nothing at this path.").response)
+            LeanCloudError(status: 404, code: 1, "There is nothing at this path.").response
+        )
     }
     router.methodNotAllowed = { request, allowed in
         guard LeanCloudSurface.owns(request.path) else { return methodNotAllowed(request, allowed) }
         return withCORS(
-            LeanCloudError(status: 405, code: 1, "This path does not take this method.").response)
+            LeanCloudError(status: 405, code: 1, "This path does not take this method.").response
+        )
     }
     router.errorResponse = { error, request in
         guard LeanCloudSurface.owns(request.path) else { return errorResponse(error, request) }

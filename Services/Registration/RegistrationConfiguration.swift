@@ -19,10 +19,14 @@ struct RegistrationConfiguration: Sendable {
 
     init(reader: ConfigurationReader) throws {
         database = DatabaseConfiguration(
-            uri: try reader.secret("DATABASE_URL"), applicationName: "carillon-registration")
+            uri: try reader.secret("DATABASE_URL"),
+            applicationName: "carillon-registration"
+        )
         kafka = KafkaConfiguration(
             bootstrapServers: try reader.required("KAFKA_BOOTSTRAP_SERVERS"),
-            properties: reader.kafkaProperties(), clientID: "carillon-registration")
+            properties: reader.kafkaProperties(),
+            clientID: "carillon-registration"
+        )
         topics = KafkaTopics(prefix: reader.string("KAFKA_TOPIC_PREFIX", default: ""))
         let keys = try reader.secret("CARILLON_MASTER_KEYS")
         do {

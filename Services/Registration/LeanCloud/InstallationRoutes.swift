@@ -1,6 +1,7 @@
 import Cryptography
 import HTTPServer
 import JSON
+import Observability
 import PushCore
 import PushStorage
 
@@ -39,7 +40,9 @@ extension LeanCloudSurface {
         let now = Instant.now()
         let fresh = Installation(
             app: app,
-            objectID: ObjectID.make(at: now, random: randomUInt64()), at: now)
+            objectID: ObjectID.make(at: now, random: randomUInt64()),
+            at: now
+        )
         // Operations on a new object start from nothing: the keys are those of the result.
         let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
         let saved = try await database.installations.save(app: app, keys: keys) { existing in
@@ -52,7 +55,9 @@ extension LeanCloudSurface {
         answer["createdAt"] = .string(installation.createdAt.iso8601)
         if !saved.created { answer["updatedAt"] = .string(installation.updatedAt.iso8601) }
         var response = HTTPServerResponse.json(
-            .object(answer), status: saved.created ? 201 : 200)
+            .object(answer),
+            status: saved.created ? 201 : 200
+        )
         response.headers["location"] =
             request.base + Self.paths[0] + "/" + installation.objectID
         return response
@@ -66,7 +71,9 @@ extension LeanCloudSurface {
         let id = request.pathParameters["id"] ?? ""
         guard
             let installation = try await database.installations.find(
-                app: caller.app.id, objectID: id)
+                app: caller.app.id,
+                objectID: id
+            )
         else { throw LeanCloudError.objectNotFound("_Installation") }
         return .json(.object(installation.answer))
     }
@@ -111,7 +118,9 @@ extension LeanCloudSurface {
             throw LeanCloudError(code: 104, "Expected 1 to 1000 ids.")
         }
         let deleted = try await database.installations.delete(
-            app: caller.app.id, objectIDs: ids)
+            app: caller.app.id,
+            objectIDs: ids
+        )
         guard deleted > 0 else { throw LeanCloudError.objectNotFound("_Installation") }
         return .json([:])
     }

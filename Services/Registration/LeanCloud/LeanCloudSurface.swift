@@ -53,7 +53,9 @@ struct LeanCloudSurface: Sendable {
             do {
                 let credential = try LeanCloudCredential(headers: request.headers)
                 let caller = Caller(
-                    app: try await apps.access(credential), rights: credential.rights)
+                    app: try await apps.access(credential),
+                    rights: credential.rights
+                )
                 return withCORS(try await handler(request, caller))
             } catch {
                 guard let response = LeanCloudSurface.response(to: error) else { throw error }
@@ -74,7 +76,9 @@ struct LeanCloudSurface: Sendable {
             LeanCloudError(code: error.leanCloudCode, error.description).response
         case let problem as HTTPProblem:
             LeanCloudError(
-                status: problem.status, code: problem.status == 413 ? 116 : 1, problem.detail
+                status: problem.status,
+                code: problem.status == 413 ? 116 : 1,
+                problem.detail
             ).response
         case let error as StorageError where error.isRetryable:
             LeanCloudError.unavailable.response

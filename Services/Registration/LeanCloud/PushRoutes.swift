@@ -27,7 +27,9 @@ extension LeanCloudSurface {
         var body = try request.jsonObject()
         for field in ["app", "id", "source"] where body[field] != nil {
             throw LeanCloudError(
-                code: 1, "\(field) belongs to a record on Kafka; over HTTP it is not taken.")
+                code: 1,
+                "\(field) belongs to a record on Kafka; over HTTP it is not taken."
+            )
         }
         // The header decides where the body is silent; absent means production.
         if body["prod"] == nil, let header = request.header("x-lc-prod"), header != "1" {
@@ -35,16 +37,16 @@ extension LeanCloudSurface {
         }
         let now = Instant.now()
         let parsed = try PushRequest.parse(body, now: now)
-        let event = PushEvent(
-            app: caller.app.id, source: PushIdentity.httpSource,
-            eventID: Hex.encode(randomBytes(16)), request: parsed, object: body)
+        let eventID = Hex.encode(randomBytes(16))
+        let source = PushIdentity.httpSource
+        let id = PushIdentity.pushID(
+            app: caller.app.id, source: source, eventID: eventID, digest: { sha256($0) })
         let record = PushEvent.encode(
-            body, app: event.app, source: event.source, eventID: event.eventID, topics: topics)
+            body, app: caller.app.id, source: source, eventID: eventID, topics: topics)
         let push = try await database.pushes.accept(
             NewPush(
-                id: event.pushID(digest: { sha256($0) }), app: event.app, eventSource: event.source,
-                eventID: event.eventID, object: body, request: parsed,
-                expiresAt: parsed.expiresAt(acceptedAt: now)),
+                id: id, app: caller.app.id, eventSource: source, eventID: eventID, object: body,
+                request: parsed, expiresAt: parsed.expiresAt(acceptedAt: now)),
             record: OutboxRecord(
                 kafkaTopic: record.topic, key: record.key, value: record.value ?? []))
         return .json([
