@@ -278,8 +278,9 @@ kafka_answers() {
 
 # ── The checkout ────────────────────────────────────────────────────────────────────────────────
 
-# The one form of build, so that no command undoes another's work; tests add `--build-tests`.
-build_command=(swift build -c release --package-path "$root")
+# The one form of build, so that no command undoes another's work; tests add `--build-tests`. It is
+# the release that the image holds, but for the symbols that `@testable import` needs.
+build_command=(swift build -c release -Xswiftc -enable-testing --package-path "$root")
 
 # make_run_folder KIND: a folder of this run under .carillon, after removing those whose script is gone.
 make_run_folder() {
