@@ -118,7 +118,7 @@ let package = Package(
         tests("KafkaTests", ["Kafka", "EventLoop"]),
         tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop", "Cryptography"]),
         tests("HTTPTransportTests", ["HTTPTransport", "HTTPServer", "EventLoop"]),
-        tests("CryptographyTests", ["Cryptography"]),
+        tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography"]),
         tests("PushCoreTests", ["PushCore", "PushEvents"]),
