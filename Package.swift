@@ -126,7 +126,13 @@ let package = Package(
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
         tests("DispatcherTests", ["Dispatcher", "PushEvents", "PushCore", "JSON"]),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
-        tests("IntegrationTests", ["PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka"]),
+        tests(
+            "IntegrationTests",
+            [
+                "PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka", "EventLoop", "JSON",
+                "Cryptography",
+            ]
+        ),
         tests("EndToEndTests", ["JSON"]),
     ],
     swiftLanguageModes: [.v6]

@@ -52,6 +52,17 @@ package struct Maintenance: Sendable {
         for name in try await oldPartitions(now: now, retention) {
             if try await dropPartition(name) { report.partitionsDropped += 1 }
         }
+        _ = try await delete(
+            """
+            DELETE FROM deliveries_default WHERE (day, push_id, target) IN (
+                SELECT day, push_id, target FROM deliveries_default
+                WHERE day < ($1::timestamptz AT TIME ZONE 'UTC')::date AND state <> 0
+                ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: .seconds(Int64(retention.deliveryDays) * 86_400),
+            now,
+            batches
+        )
         report.eventKeysDeleted = try await delete(
             """
             DELETE FROM event_keys WHERE (app, source, id) IN (

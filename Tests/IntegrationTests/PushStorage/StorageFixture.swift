@@ -1,0 +1,135 @@
+import Cryptography
+import EventLoop
+import JSON
+import Postgres
+import PushCore
+import PushStorage
+import Support
+import Testing
+
+/// A migrated database of one's own, dropped afterwards even on failure.
+struct StorageFixture: Sendable {
+    let server: TestDatabase
+    let database: PushDatabase
+    let loop: EventLoop
+
+    static let app = "shop"
+
+    static func run(
+        migrated: Bool = true,
+        _ body: (StorageFixture) async throws -> Void
+    ) async throws {
+        let server = try await TestDatabase.make()
+        let loop = try EventLoop(name: "storage-test")
+        let fixture = StorageFixture(
+            server: server,
+            database: PushDatabase(
+                DatabaseConfiguration(uri: server.url, connections: 12),
+                on: loop
+            ),
+            loop: loop
+        )
+        let result: Result<Void, any Error>
+        do {
+            if migrated {
+                _ = try await fixture.database.migrate()
+                try await fixture.createApp(app)
+            }
+            try await body(fixture)
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await fixture.database.close()
+        await loop.stop()
+        try await server.drop()
+        try result.get()
+    }
+
+    /// Another replica: a door of its own to the same database.
+    func another(_ body: (PushDatabase) async throws -> Void) async throws {
+        let other = PushDatabase(DatabaseConfiguration(uri: server.url), on: loop)
+        do {
+            try await body(other)
+            await other.close()
+        } catch {
+            await other.close()
+            throw error
+        }
+    }
+
+    func createApp(_ id: String) async throws {
+        try await database.apps.create(
+            StoredApp(
+                id: id,
+                appKeySealed: [1],
+                appKeyDigest: sha256(Array(id.utf8)),
+                masterKeySealed: [2],
+                masterKeyDigest: sha256(Array("master \(id)".utf8))
+            )
+        )
+    }
+
+    /// Saves an installation as Registration does.
+    @discardableResult
+    func install(_ object: JSONObject, app: String = app) async throws -> Installation {
+        try await database.installations.save(app: app, keys: Installation.Keys(object)) { known in
+            let now = Instant.now()
+            var installation =
+                known
+                ?? Installation(
+                    app: app,
+                    objectID: ObjectID.make(at: now, random: .random(in: 0...UInt64.max)),
+                    at: now
+                )
+            var merged = known?.object ?? [:]
+            for (key, value) in object { merged[key] = value }
+            try installation.take(merged, changed: Set(object.keys), now: now)
+            return installation
+        }.installation
+    }
+
+    func push(_ id: String, _ object: JSONObject, app: String = app) throws -> NewPush {
+        var object = object
+        object["data"] = ["alert": "Ring"]
+        return NewPush(
+            id: PushIdentity.pushID(app: app, source: "test", eventID: id, digest: sha256),
+            app: app,
+            eventSource: "test",
+            eventID: id,
+            object: object,
+            request: try PushRequest.parse(object, now: .now()),
+            expiresAt: nil
+        )
+    }
+
+    func iPhone(_ token: String) -> JSONObject {
+        ["deviceType": "ios", "deviceToken": .string(token)]
+    }
+
+    /// The books as they stand, after comparing them with the rows.
+    func balancedLedger(of pushID: String) async throws -> Ledger {
+        let push = try #require(try await database.pushes.find(pushID))
+        #expect(push.ledger.balances)
+        var counted = try await database.pushes.recount(pushID)
+        counted.invalidTokens = push.ledger.invalidTokens
+        #expect(counted == push.ledger)
+        return push.ledger
+    }
+}
+
+func delivered(_ delivery: Delivery) -> SettledDelivery {
+    SettledDelivery(key: delivery.key, outcome: .delivered, attempts: 1, unanswered: 0, status: 200)
+}
+
+func gone(_ delivery: Delivery, at time: Instant) -> SettledDelivery {
+    SettledDelivery(
+        key: delivery.key,
+        outcome: .failed,
+        attempts: 1,
+        unanswered: 0,
+        status: 410,
+        reason: "Unregistered",
+        tokenDiedAt: time
+    )
+}
