@@ -1,4 +1,214 @@
+import EventLoop
+import Glibc
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushProviders
+import PushStorage
+import ServiceKit
+
+/// Turns events into notifications and tells what became of every one of them.
+///
+/// Flow: `KafkaConsumer` → `EventIntake` (records become rows, or dead letters) → `DeliveryEngine`
+/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`, large
+/// audiences become rows in `AudiencePlanner`; `SessionKeeper` says whether any of it is still ours.
 @main
 struct Dispatcher {
-    static func main() async {}
+    static func main() async {
+        await runService(
+            "dispatcher",
+            about: "reads push events from Kafka and sends them to APNs, FCM and WNS",
+            variables: DispatcherConfiguration.help,
+            reading: DispatcherConfiguration.init,
+            parts: makeParts
+        )
+    }
+}
+
+/// A part may use those before it. Shutdown runs in reverse: the consumer stops first, then what
+/// claims work, then the deliveries drain, then the session hands back what is left.
+func makeParts(
+    _ configuration: DispatcherConfiguration,
+    in runtime: ServiceRuntime
+) async throws -> [any ServicePart] {
+    try await Wiring(configuration, runtime).parts()
+}
+
+/// Puts the parts together, in the order of their dependence.
+private struct Wiring {
+    let configuration: DispatcherConfiguration
+    let runtime: ServiceRuntime
+    let loop: EventLoop
+    let database: PushDatabase
+    let producer: KafkaProducer
+    let consumer: KafkaConsumer
+    let providers: ProviderDirectory
+    let credentials: CredentialDirectory
+    let contexts: PushContexts
+    let engine: DeliveryEngine
+    let directBell: Bell
+    let broadcastBell: Bell
+    let planningBell: Bell
+
+    init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) async throws {
+        self.configuration = configuration
+        self.runtime = runtime
+        loop = runtime.mainLoop
+        database = PushDatabase(
+            DatabaseConfiguration(
+                uri: configuration.databaseURL,
+                connections: 8,
+                applicationName: "carillon-dispatcher"
+            ),
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        producer = try KafkaProducer(
+            configuration.kafka,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        consumer = try KafkaConsumer(
+            configuration.kafka,
+            group: configuration.groupID,
+            topics: [configuration.topics.pushRequests],
+            maximumBatch: max(1, min(500, configuration.inFlight / 4)),
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        providers = try ProviderDirectory(configuration.providers, on: loop, log: runtime.log)
+        credentials = CredentialDirectory(
+            database: database,
+            providers: providers,
+            keys: configuration.keys,
+            log: runtime.log
+        )
+        contexts = PushContexts(database: database)
+        (directBell, broadcastBell, planningBell) = (Bell(on: loop), Bell(on: loop), Bell(on: loop))
+        engine = DeliveryEngine(
+            database: database,
+            producer: producer,
+            credentials: credentials,
+            bells: [directBell, broadcastBell],
+            configuration: configuration,
+            runtime: runtime
+        )
+    }
+
+    func parts() throws -> [any ServicePart] {
+        let (loop, directBell, broadcastBell) = (loop, directBell, broadcastBell)
+        let planningBell = planningBell
+        let session = SessionKeeper(
+            sessions: database.sessions,
+            engine: engine,
+            host: hostName(),
+            runtime: runtime
+        ) {
+            loop.execute {
+                for bell in [directBell, broadcastBell, planningBell] { bell.ring() }
+            }
+        }
+        let planner = AudiencePlanner(
+            database: database,
+            engine: engine,
+            bell: planningBell,
+            runtime: runtime
+        ) {
+            loop.execute { for bell in [directBell, broadcastBell] { bell.ring() } }
+        }
+        let intake = EventIntake(
+            consumer: consumer,
+            producer: producer,
+            database: database,
+            credentials: credentials,
+            contexts: contexts,
+            engine: engine,
+            topics: configuration.topics,
+            runtime: runtime
+        ) {
+            loop.execute { planningBell.ring() }
+        }
+        let (database, producer, consumer) = (database, producer, consumer)
+        let (providers, engine) = (providers, engine)
+        return [
+            try OperationsServer(configuration.operations, runtime),
+            Part("postgres", notReady: database.notReadyReason) {
+                do {
+                    try await database.run()
+                } catch let error as SchemaTooNew {
+                    throw ServiceFailure(error.description, exitCode: 78)
+                }
+            },
+            Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
+            session,
+            HouseKeeping(
+                database: database,
+                retention: configuration.retention,
+                runtime: runtime
+            ),
+            Part("notifications") { try await listen() },
+            Part("providers") {
+                await loop.untilCancelled()
+                loop.execute { providers.close() }
+            },
+            engine,
+            StrayKeeping(database: database, engine: engine, runtime: runtime),
+            planner,
+            sweeper(.direct, directBell),
+            sweeper(.broadcast, broadcastBell),
+            intake,
+            Part("kafka consumer", notReady: consumer.notReadyReason) {
+                try await database.untilReady()
+                try await consumer.run()
+            },
+            // The last, so that it is the first to hear of a stop.
+            Part("stop") {
+                await loop.untilCancelled()
+                await engine.prepareToStop()
+            },
+        ]
+    }
+
+    private func sweeper(_ lane: Lane, _ bell: Bell) -> DeliverySweeper {
+        DeliverySweeper(
+            lane: lane,
+            database: database,
+            contexts: contexts,
+            engine: engine,
+            bell: bell,
+            runtime: runtime
+        )
+    }
+
+    /// What other processes say by NOTIFY; whoever waits for it also looks now and then by itself.
+    private func listen() async throws {
+        let (loop, credentials, planningBell) = (loop, credentials, planningBell)
+        var pause = Pause()
+        while !Task.isCancelled {
+            do {
+                try await database.onNotification(.credentials) { app in
+                    loop.execute { credentials.forget(app) }
+                }
+                try await database.onNotification(.planning) { _ in
+                    loop.execute { planningBell.ring() }
+                }
+                break
+            } catch {
+                await pause.wait(on: loop)
+            }
+        }
+        await loop.untilCancelled()
+    }
+}
+
+/// What `dispatchers` shows of this process.
+private func hostName() -> String {
+    var bytes = [CChar](repeating: 0, count: 256)
+    guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "dispatcher" }
+    let name = bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    return String(decoding: name, as: UTF8.self) + ":\(getpid())"
 }

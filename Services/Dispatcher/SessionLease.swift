@@ -8,9 +8,9 @@ import PushCore
 struct SessionLease: Equatable {
     enum Event: Equatable {
         /// A row was inserted; `asked` is when that was asked for.
-        case opened(id: Int64, asked: Instant)
+        case opened(id: Int, asked: Instant)
         /// The table answered a renewal: whether the row was still there.
-        case renewed(id: Int64, isHeld: Bool, asked: Instant)
+        case renewed(id: Int, isHeld: Bool, asked: Instant)
         /// Time has passed.
         case tick(now: Instant)
         case closed
@@ -19,13 +19,13 @@ struct SessionLease: Equatable {
     enum Action: Equatable {
         case nothing
         /// Start working under this id.
-        case begin(id: Int64)
+        case begin(id: Int)
         /// What this id owned is another's now, or soon: drop it, and open a new session.
-        case abandon(id: Int64)
+        case abandon(id: Int)
     }
 
     let leaseMilliseconds: Int64
-    private(set) var id: Int64?
+    private(set) var id: Int?
     private var endsAt = Instant.earliest
 
     init(leaseMilliseconds: Int64) {

@@ -12,6 +12,8 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
         case unknownApp = "unknown_app"
         case invalidRequest = "invalid_request"
         case tooLarge = "too_large"
+        /// Good to read, and refused by the database for what it holds.
+        case notStorable = "not_storable"
     }
 
     package let reason: Reason

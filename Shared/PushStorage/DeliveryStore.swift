@@ -155,6 +155,18 @@ package struct DeliveryStore: Sendable {
         }
     }
 
+    /// What a session owns, in no order: to find rows that it does not know of, because the answer
+    /// to the transaction that made them its own was lost.
+    package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {
+        try await database.execute(
+            """
+            SELECT \(Delivery.columns) FROM deliveries
+            WHERE owner = $1 AND state = 0 LIMIT $2
+            """,
+            [.integer(session), .integer(limit)]
+        ).rows.map(Delivery.read)
+    }
+
     /// When the next delivery of a lane that nobody owns is due.
     package func nextDue(lane: Int) async throws -> Instant? {
         try await database.execute(

@@ -1,0 +1,103 @@
+import EventLoop
+import Observability
+import PushStorage
+import ServiceKit
+
+/// Writes large audiences down, page by page; each page and its cursor in one transaction, so that
+/// a crash repeats nothing and another replica goes on where this one stood (promise 3).
+///
+/// Authority: the pushes in planning that it claimed; they are nobody's again when the session ends.
+///
+/// Shutdown: stops between two pages.
+actor AudiencePlanner: ServicePart {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "planner"
+    private nonisolated let trouble = Trouble()
+    nonisolated func notReadyReason() -> String? { trouble.reason }
+
+    private static let idleWait: Duration = .seconds(1)
+    private static let cannotPlan = "audiences cannot be planned"
+
+    private let database: PushDatabase
+    private let engine: DeliveryEngine
+    private let bell: Bell
+    private let onPage: @Sendable () -> Void
+    private let planned: Counter
+    private let log: Log
+
+    init(
+        database: PushDatabase,
+        engine: DeliveryEngine,
+        bell: Bell,
+        runtime: ServiceRuntime,
+        onPage: @escaping @Sendable () -> Void
+    ) {
+        loop = runtime.mainLoop
+        self.database = database
+        self.engine = engine
+        self.bell = bell
+        self.onPage = onPage
+        planned = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "broadcast"])
+        log = runtime.log
+    }
+
+    func run() async throws {
+        var pause = Pause()
+        while !Task.isCancelled {
+            do {
+                let wasBusy = try await planNext()
+                trouble.clear(Self.cannotPlan)
+                pause = Pause()
+                if !wasBusy { await bell.wait(atMost: Self.idleWait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                if Task.isCancelled { return }
+                trouble.set(Self.cannotPlan)
+                log.warning("an audience cannot be planned", [.error: .string("\(error)")])
+                await pause.wait(on: loop)
+            }
+        }
+    }
+
+    /// - Returns: Whether there was a push to plan.
+    private func planNext() async throws -> Bool {
+        guard let session = await engine.workingSession else { return false }
+        do {
+            guard let push = try await database.deliveries.claimPlanning(session: session) else {
+                return false
+            }
+            try await plan(push, session: session)
+            return true
+        } catch let error as StorageError where error.kind == .sessionLost {
+            // The session is another's, or the push was cancelled meanwhile.
+            return false
+        }
+    }
+
+    private func plan(_ push: PlanningPush, session: Int) async throws {
+        var pause = Pause()
+        var total = 0
+        while !Task.isCancelled {
+            do {
+                let page = try await database.deliveries.planPage(session: session, pushID: push.id)
+                planned.add(page.inserted)
+                total += page.inserted
+                if page.inserted > 0 { onPage() }
+                guard !page.isFinished else { break }
+            } catch let error as StorageError where error.isRetryable {
+                // The claim is ours as long as the session is.
+                trouble.set(Self.cannotPlan)
+                await pause.wait(on: loop)
+            }
+        }
+        log.info(
+            "audience planned",
+            [.pushID: .string(push.id), .app: .string(push.app), .count: .integer(total)]
+        )
+    }
+}

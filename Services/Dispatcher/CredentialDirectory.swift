@@ -1,0 +1,162 @@
+import Cryptography
+import EventLoop
+import JSON
+import Observability
+import PushCore
+import PushProviders
+import PushStorage
+
+/// Which apps there are, and the provider client that one of their deliveries leaves through.
+///
+/// Authority: what was last read of apps and credentials, for half a minute or until the table says
+/// that one was set. Confined to the dispatcher's loop.
+final class CredentialDirectory: @unchecked Sendable {
+    enum Choice {
+        case client(any ProviderClient)
+        /// Nobody's fault but the operator's: the delivery fails, and disables no token.
+        case misconfigured(String)
+    }
+
+    private struct AppCredentials {
+        var readAt: Instant
+        var all: [StoredCredential]
+    }
+
+    private static let freshMilliseconds: Int64 = 30_000
+    /// Apps that are remembered; beyond that all are read again.
+    private static let maximumApps = 10_000
+
+    private let database: PushDatabase
+    private let providers: ProviderDirectory
+    private let keys: KeyRing
+    private let log: Log
+    private var credentials: [String: AppCredentials] = [:]
+    private var knownApps: [String: Instant] = [:]
+    /// Credentials whose failure was logged, by what they were then.
+    private var reported: Set<String> = []
+
+    init(database: PushDatabase, providers: ProviderDirectory, keys: KeyRing, log: Log) {
+        self.database = database
+        self.providers = providers
+        self.keys = keys
+        self.log = log
+    }
+
+    /// Those of the ids that are apps. An app that is not there is asked for again each time.
+    func known(among ids: Set<String>) async throws -> Set<String> {
+        let limit = Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+        var known: Set<String> = []
+        var asked: Set<String> = []
+        for id in ids {
+            if let seen = knownApps[id], seen > limit {
+                known.insert(id)
+            } else {
+                asked.insert(id)
+            }
+        }
+        guard !asked.isEmpty else { return known }
+        let found = try await database.apps.known(among: asked)
+        if knownApps.count + found.count > Self.maximumApps { knownApps = [:] }
+        let now = Instant.now()
+        for id in found { knownApps[id] = now }
+        return known.union(found)
+    }
+
+    /// Makes sure that `client` knows these apps' credentials.
+    func load(_ apps: Set<String>) async throws {
+        let limit = Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+        for app in apps {
+            if let known = credentials[app], known.readAt > limit { continue }
+            let readAt = Instant.now()
+            let all = try await database.credentials.list(app: app)
+            if credentials.count >= Self.maximumApps { credentials = [:] }
+            credentials[app] = AppCredentials(readAt: readAt, all: all)
+        }
+    }
+
+    /// A credential was set: of this app, or of any.
+    func forget(_ app: String) {
+        if app.isEmpty { credentials = [:] } else { credentials[app] = nil }
+    }
+
+    /// The client that a delivery leaves through. Its app was loaded before.
+    func client(for delivery: Delivery) -> Choice {
+        let platform = delivery.device.provider
+        let candidates = credentials[delivery.app]?.all.filter { $0.platform == platform } ?? []
+        let credential: StoredCredential
+        switch Self.choose(candidates, topic: delivery.apnsTopic) {
+        case .success(let chosen): credential = chosen
+        case .failure(let problem): return .misconfigured(problem.reason)
+        }
+        let environment: PushEnvironment =
+            switch (platform, delivery.device.environment) {
+            case (.apns, .none): .production
+            case (.apns, let named): named
+            case (.fcm, _), (.wns, _): .none
+            }
+        let key = ProviderDirectory.Key(
+            app: delivery.app,
+            provider: platform,
+            environment: environment,
+            name: credential.name
+        )
+        do {
+            return .client(
+                try providers.client(for: key, version: credential.updatedAt.milliseconds) {
+                    try open(credential)
+                }
+            )
+        } catch {
+            report(credential, error)
+            return .misconfigured("the \(platform.rawValue) credential cannot be used")
+        }
+    }
+
+    struct NoCredential: Error, Equatable {
+        let reason: String
+    }
+
+    /// APNs' credentials are by topic: the delivery's own, or the only one there is.
+    static func choose(
+        _ candidates: [StoredCredential],
+        topic: String?
+    ) -> Result<StoredCredential, NoCredential> {
+        guard let first = candidates.first else {
+            return .failure(NoCredential(reason: "no credential for this provider"))
+        }
+        guard first.platform == .apns else { return .success(first) }
+        if let topic {
+            guard let named = candidates.first(where: { $0.name == topic }) else {
+                return .failure(NoCredential(reason: "no APNs credential for this topic"))
+            }
+            return .success(named)
+        }
+        guard candidates.count == 1 else {
+            return .failure(
+                NoCredential(reason: "several APNs credentials, and no topic that names one")
+            )
+        }
+        return .success(first)
+    }
+
+    private func open(_ credential: StoredCredential) throws -> JSONObject {
+        let bytes = try keys.open(credential.sealed, context: credential.context)
+        guard let object = try JSONValue.parse(bytes).object else {
+            throw CredentialError("credential", "is not an object")
+        }
+        return object
+    }
+
+    private func report(_ credential: StoredCredential, _ error: any Error) {
+        let name = "\(credential.context)@\(credential.updatedAt.milliseconds)"
+        if reported.count > 1000 { reported = [] }
+        guard reported.insert(name).inserted else { return }
+        log.error(
+            "a credential cannot be used",
+            [
+                .app: .string(credential.app), .provider: .string(credential.platform.rawValue),
+                .credential: .string(credential.name), .error: .string("\(error)"),
+            ]
+        )
+    }
+}

@@ -1,0 +1,266 @@
+import Cryptography
+import EventLoop
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+
+/// Turns the records of `push.requests` into pushes.
+///
+/// Authority: what lies between a record read and its offset finished. A batch is finished only when
+/// each of its records is a row in Postgres or a dead letter that Kafka has acknowledged (promise
+/// 2). What a record says never stops it; what a dependency does is waited out, with the batch in
+/// hand and the consumer's bound as the limit of what is held.
+///
+/// Shutdown: ends with the consumer, which stands after it and stops first. A batch that cannot be
+/// planned then is left unfinished, and read again by whoever is there.
+actor EventIntake: ServicePart {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "intake"
+    private nonisolated let trouble = Trouble()
+    nonisolated func notReadyReason() -> String? { trouble.reason }
+
+    /// Devices named one by one that one transaction plans.
+    private static let portionLimit = 2000
+    private static let cannotPlan = "events cannot be planned"
+    private static let cannotBury = "dead letters cannot be written to Kafka"
+
+    private let consumer: KafkaConsumer
+    private let producer: KafkaProducer
+    private let database: PushDatabase
+    private let credentials: CredentialDirectory
+    private let contexts: PushContexts
+    private let engine: DeliveryEngine
+    private let topics: KafkaTopics
+    private let log: Log
+    private let metrics: Metrics
+    private let planned: Counter
+    private let known: Counter
+    private let plannedDeliveries: Counter
+    private let onPlanning: @Sendable () -> Void
+
+    init(
+        consumer: KafkaConsumer,
+        producer: KafkaProducer,
+        database: PushDatabase,
+        credentials: CredentialDirectory,
+        contexts: PushContexts,
+        engine: DeliveryEngine,
+        topics: KafkaTopics,
+        runtime: ServiceRuntime,
+        onPlanning: @escaping @Sendable () -> Void
+    ) {
+        loop = runtime.mainLoop
+        self.consumer = consumer
+        self.producer = producer
+        self.database = database
+        self.credentials = credentials
+        self.contexts = contexts
+        self.engine = engine
+        self.topics = topics
+        self.onPlanning = onPlanning
+        log = runtime.log
+        metrics = runtime.metrics
+        planned = runtime.metrics.counter(.pushEvents, ["result": "planned"])
+        known = runtime.metrics.counter(.pushEvents, ["result": "repeated"])
+        plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
+    }
+
+    func run() async throws {
+        while let batch = try await consumer.next() {
+            await engine.waitForRoom(in: .direct, count: batch.records.count)
+            if await handle(batch.records) { await consumer.finished(batch) }
+        }
+    }
+
+    /// - Returns: Whether all of it is durable. Only a stop makes it `false`.
+    private func handle(_ records: [KafkaRecord]) async -> Bool {
+        var batch = EventBatch(records.map(IncomingRecord.init), now: .now(), digest: sha256)
+        known.add(batch.repeats)
+        var pause = Pause()
+        while true {
+            do {
+                batch.keep(apps: try await credentials.known(among: batch.apps))
+                break
+            } catch {
+                guard await holdBack(error, &pause) else { return false }
+            }
+        }
+        for portion in EventBatch.portions(batch.usable, limit: Self.portionLimit) {
+            guard let refused = await plan(portion) else { return false }
+            for (item, reason) in refused { batch.refuse(item, because: reason) }
+        }
+        return await bury(batch.unusable)
+    }
+
+    // MARK: Planning
+
+    /// Plans a portion in one transaction, and hands on what may be sent at once.
+    ///
+    /// - Returns: The events that Postgres will never take, with the reason; `nil` when a stop came
+    ///   first.
+    private func plan(
+        _ items: [EventBatch.Usable]
+    ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
+        var pause = Pause()
+        while true {
+            guard let session = await engine.currentSession else {
+                guard !(await engine.isStopping) else { return nil }
+                await engine.waitForRoom(in: .direct, count: 1)
+                continue
+            }
+            do {
+                let acceptedAt = Instant.now()
+                let result = try await database.deliveries.plan(
+                    session: session,
+                    items.map { NewPush($0, acceptedAt: acceptedAt) }
+                )
+                trouble.clear(Self.cannotPlan)
+                await handOn(result, of: items, session: session)
+                return []
+            } catch let error as StorageError where error.kind == .sessionLost {
+                await engine.abandon(session: session)
+            } catch let error as StorageError where error.isOfTheValues {
+                // One record's fault must not stop the others: alone each shows itself.
+                guard items.count > 1 else {
+                    let reason = DeadLetterReason(.notStorable, error.description)
+                    return items.map { ($0, reason) }
+                }
+                var refused: [(EventBatch.Usable, DeadLetterReason)] = []
+                for half in [items[..<(items.count / 2)], items[(items.count / 2)...]] {
+                    guard let more = await plan(Array(half)) else { return nil }
+                    refused += more
+                }
+                return refused
+            } catch {
+                guard await holdBack(error, &pause) else { return nil }
+                // Whether the transaction was committed may not be known.
+                await engine.lookForStrays()
+            }
+        }
+    }
+
+    private func handOn(
+        _ result: PlannedBatch,
+        of items: [EventBatch.Usable],
+        session: Int
+    ) async {
+        planned.add(result.newPushIDs.count)
+        known.add(items.count - result.newPushIDs.count)
+        plannedDeliveries.add(result.deliveries.count)
+        var found: [String: PushContext] = [:]
+        for item in items where result.newPushIDs.contains(item.pushID) {
+            let context = PushContext(
+                pushID: item.pushID,
+                eventID: item.event.eventID,
+                request: item.event.request
+            )
+            found[item.pushID] = context
+            contexts.remember(context)
+        }
+        if !result.planningPushIDs.isEmpty { onPlanning() }
+        await engine.take(result.deliveries, of: found, session: session)
+    }
+
+    // MARK: Dead letters
+
+    /// Writes the records that cannot be used as they came, and waits until each is acknowledged.
+    ///
+    /// - Returns: `false` when a stop came first.
+    private func bury(_ unusable: [EventBatch.Unusable]) async -> Bool {
+        guard !unusable.isEmpty else { return true }
+        var waiting = unusable.map { item in
+            KafkaOutgoing(.deadLetter(item.record, because: item.reason, topics: topics))
+        }
+        var pause = Pause()
+        while !waiting.isEmpty {
+            var problem = "unknown"
+            do {
+                let errors = try await producer.send(waiting)
+                if let first = errors.lazy.compactMap({ $0 }).first { problem = "\(first)" }
+                waiting = zip(waiting, errors).filter { $0.1 != nil }.map(\.0)
+            } catch {
+                problem = "\(error)"
+            }
+            guard !waiting.isEmpty else { break }
+            trouble.set(Self.cannotBury)
+            log.warning(
+                "dead letters are not acknowledged; trying again",
+                [.count: .integer(waiting.count), .error: .string(problem)]
+            )
+            if await engine.isStopping { return false }
+            await pause.wait(on: loop)
+        }
+        trouble.clear(Self.cannotBury)
+        for item in unusable {
+            metrics.counter(.pushDeadLetters, ["reason": item.reason.reason.rawValue]).add()
+            log.warning(
+                "a record cannot be used and is a dead letter now",
+                [
+                    .kafkaTopic: .string(item.record.topic),
+                    .kafkaPartition: .integer(Int(item.record.partition)),
+                    .kafkaOffset: .integer(Int(item.record.offset)),
+                    .reason: .string(item.reason.reason.rawValue),
+                    .detail: .string(item.reason.detail),
+                ]
+            )
+        }
+        return true
+    }
+
+    /// Waits out what is not the records' fault.
+    ///
+    /// - Returns: `false` when a stop came first.
+    private func holdBack(_ error: any Error, _ pause: inout Pause) async -> Bool {
+        if await engine.isStopping { return false }
+        trouble.set(Self.cannotPlan)
+        log.warning(
+            "events cannot be planned; the partitions are held",
+            [.error: .string("\(error)")]
+        )
+        await pause.wait(on: loop)
+        return !Task.isCancelled
+    }
+}
+
+extension NewPush {
+    init(_ item: EventBatch.Usable, acceptedAt: Instant) {
+        self.init(
+            id: item.pushID,
+            app: item.event.app,
+            eventSource: item.event.source,
+            eventID: item.event.eventID,
+            object: item.event.object,
+            request: item.event.request,
+            expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt)
+        )
+    }
+}
+
+extension IncomingRecord {
+    init(_ record: KafkaRecord) {
+        self.init(
+            topic: record.topic,
+            partition: record.partition,
+            offset: record.offset,
+            key: record.key,
+            value: record.value,
+            headers: record.headers.map { RecordHeader($0.name, $0.value) }
+        )
+    }
+}
+
+extension StorageError {
+    /// The values themselves are refused, so that no repeat would help: data exceptions, integrity,
+    /// and what exceeds the program's limits.
+    var isOfTheValues: Bool {
+        guard !isRetryable, let sqlState else { return false }
+        return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
+    }
+}

@@ -1,0 +1,43 @@
+import EventLoop
+import Observability
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// Makes the partitions of the days to come and drops what is older than it is kept (promise 12).
+/// Every replica does it; the database lets one at a time.
+///
+/// Shutdown: between two rounds.
+struct HouseKeeping: ServicePart {
+    let name = "housekeeping"
+    let database: PushDatabase
+    let retention: Retention
+    let runtime: ServiceRuntime
+
+    /// While a round leaves old rows behind, the next comes sooner.
+    private static let busyWait: Duration = .seconds(10)
+    private static let idleWait: Duration = .seconds(600)
+
+    func run() async throws {
+        var pause = Pause()
+        while !Task.isCancelled {
+            do {
+                let report = try await database.maintenance.maintain(
+                    now: .now(),
+                    retention: retention
+                )
+                pause = Pause()
+                let deleted = report.eventKeysDeleted + report.pushesDeleted
+                if report.partitionsDropped + deleted > 0 {
+                    runtime.log.info("dropped what is old", [.count: .integer(deleted)])
+                }
+                let wait = deleted >= 10_000 ? Self.busyWait : Self.idleWait
+                try? await runtime.mainLoop.sleep(for: wait)
+            } catch {
+                if Task.isCancelled { return }
+                runtime.log.debug("maintenance failed", [.error: .string("\(error)")])
+                await pause.wait(on: runtime.mainLoop)
+            }
+        }
+    }
+}
