@@ -1,0 +1,56 @@
+import Testing
+
+@testable import Kafka
+
+@Suite("Consumer stop", .timeLimit(.minutes(1)))
+struct ConsumerStopTests {
+    private typealias Situation = ConsumerStop.Situation
+
+    @Test("Batches, then the group, then the close, then the client")
+    func order() {
+        var stop = ConsumerStop()
+        #expect(stop.next(Situation(outstandingBatches: 2)) == .wait)
+        #expect(stop.next(Situation()) == .unsubscribe)
+        #expect(stop.next(Situation(openRevocations: 1)) == .wait)
+        #expect(stop.next(Situation(isMember: false, openRevocations: 1)) == .wait)
+        #expect(stop.next(Situation(isMember: false)) == .close)
+        #expect(stop.next(Situation(isMember: false)) == .wait)
+        #expect(stop.next(Situation(isMember: false, isClosed: true)) == .destroy)
+        #expect(stop.next(Situation(elapsed: .seconds(60))) == .wait)
+    }
+
+    @Test("Batches that never come back are waited for only so long")
+    func drain() {
+        var stop = ConsumerStop()
+        #expect(stop.next(Situation(outstandingBatches: 1, elapsed: .seconds(9))) == .wait)
+        #expect(stop.next(Situation(outstandingBatches: 1, elapsed: .seconds(10))) == .unsubscribe)
+    }
+
+    @Test("Nothing is closed before the first rebalance was answered")
+    func joining() {
+        var stop = ConsumerStop()
+        #expect(stop.next(Situation(hasJoined: false, elapsed: .seconds(5))) == .wait)
+        #expect(stop.next(Situation(hasJoined: true, elapsed: .seconds(6))) == .unsubscribe)
+    }
+
+    @Test("No broker: a consumer that never joined is left alone after a second")
+    func absent() {
+        var stop = ConsumerStop()
+        #expect(stop.next(Situation(hasJoined: false, isBrokerUp: false)) == .wait)
+        #expect(
+            stop.next(Situation(hasJoined: false, isBrokerUp: false, elapsed: .seconds(1)))
+                == .abandon
+        )
+    }
+
+    @Test("Whatever hangs, it is over after the limit")
+    func limit() {
+        let late = Situation(outstandingBatches: 1, elapsed: .seconds(15))
+        var stop = ConsumerStop()
+        #expect(stop.next(late) == .abandon)
+        var leaving = ConsumerStop()
+        #expect(leaving.next(Situation()) == .unsubscribe)
+        #expect(leaving.next(late) == .abandon)
+        #expect(leaving.next(late) == .wait)
+    }
+}

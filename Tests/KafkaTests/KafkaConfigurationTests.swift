@@ -1,0 +1,70 @@
+import EventLoop
+import Testing
+
+@testable import Kafka
+
+@Suite("Kafka configuration", .timeLimit(.minutes(1)))
+struct KafkaConfigurationTests {
+    private func error(_ properties: [String: String]) async throws -> KafkaError? {
+        try await withLoop { loop in
+            do {
+                _ = try KafkaConsumer(
+                    KafkaConfiguration(bootstrapServers: "127.0.0.1:1", properties: properties),
+                    group: "g",
+                    topics: ["t"],
+                    on: loop
+                )
+                return nil
+            } catch let error as KafkaError {
+                return error
+            }
+        }
+    }
+
+    @Test(
+        "A property that cannot be used is named, before anything runs",
+        arguments: [
+            ("no.such.property", "1"), ("session.timeout.ms", "5999"),
+            ("heartbeat.interval.ms", "soon"), ("enable.auto.offset.store", "true"),
+            ("partition.assignment.strategy", "range"), ("enable.idempotence", "false"),
+        ]
+    )
+    func refused(name: String, value: String) async throws {
+        let error = try #require(try await error([name: value]))
+        #expect(error.detail.hasPrefix(name))
+        #expect(error.name == "_INVALID_ARG")
+        #expect(!error.isRetryable)
+        #expect(!error.debugDescription.contains("soon"))
+    }
+
+    @Test("Properties that do not fit together are refused at the start too")
+    func combination() async throws {
+        let error = try await error(["security.protocol": "ssl", "ssl.ca.location": "/nowhere.pem"])
+        #expect(error?.name == "_INVALID_ARG")
+    }
+
+    @Test("An operator's property wins over our default")
+    func override() async throws {
+        let configuration = KafkaConfiguration(
+            bootstrapServers: "127.0.0.1:1",
+            properties: ["linger.ms": "42"]
+        )
+        let settings = try configuration.settings(for: .producer(deliveryTimeoutMilliseconds: 1))
+        #expect(settings.last { $0.name == "linger.ms" }?.value == "42")
+        #expect(settings.last { $0.name == "enable.idempotence" }?.value == "true")
+    }
+
+    @Test("Statistics give the lag over the partitions held, and whether a broker is up")
+    func statistics() {
+        let json = """
+            {"brokers": {"a": {"state": "DOWN"}, "b": {"state": "UP"}},
+             "topics": {"t": {"partitions": {"0": {"consumer_lag": 3}, "1": {"consumer_lag": 4},
+                                             "-1": {"consumer_lag": -1}}},
+                        "u": {"partitions": {"0": {"consumer_lag": -1}}}}}
+            """
+        let statistics = KafkaStatistics(Array(json.utf8))
+        #expect(statistics.isBrokerUp)
+        #expect(statistics.lag == ["t": 7])
+        #expect(KafkaStatistics(Array("{".utf8)).isBrokerUp == false)
+    }
+}

@@ -1,0 +1,214 @@
+import EventLoop
+import Observability
+import Testing
+
+@testable import Kafka
+
+@Suite("Consumer", .timeLimit(.minutes(2)))
+struct KafkaConsumerTests {
+    @Test("Records of one key come in the order in which they were written")
+    func orderPerKey() async throws {
+        try await withMockCluster(partitions: 4) { cluster, loop in
+            try await produce(numbered(0..<2000), to: cluster.bootstrapServers, on: loop)
+            let metrics = Metrics()
+            let running = try Running(
+                cluster.bootstrapServers,
+                group: "g",
+                maximumBatch: 100,
+                on: loop,
+                metrics: metrics
+            )
+            let records = try await running.consume(2000)
+            #expect(Set(records.map(\.number)) == Set(0..<2000))
+            #expect(records.count == 2000)
+            for key in 0..<7 {
+                let own = records.filter { $0.keyText == "key-\(key)" }.map(\.number)
+                #expect(own == own.sorted())
+                #expect(!own.isEmpty)
+            }
+            #expect(running.consumer.notReadyReason() == nil)
+            #expect(metrics.counter(.kafkaConsumed, ["topic": "t"]).value == 2000)
+            try await running.stop()
+            #expect(running.consumer.notReadyReason() != nil)
+        }
+    }
+
+    @Test("What is finished out of order is committed only up to the first gap")
+    func contiguous() async throws {
+        try await withMockCluster { cluster, loop in
+            try await produce(numbered(0..<100), to: cluster.bootstrapServers, on: loop)
+            let first = try Running(
+                cluster.bootstrapServers,
+                group: "g",
+                maximumBatch: 10,
+                on: loop
+            )
+            let batches = try await first.take(100)
+            // 20...29 stays in somebody's hands, whatever is finished above it.
+            for batch in batches where batch.records[0].number != 20 {
+                await first.consumer.finished(batch)
+            }
+            await first.consumer.shortenDrain()
+            try await first.stop()
+            let second = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let again = try await second.consume(80)
+            #expect(again.map(\.number) == Array(20..<100))
+            try await second.stop()
+        }
+    }
+
+    @Test("Too many records in hand hold the reading back, without a gap or a repeat")
+    func holdBack() async throws {
+        try await withMockCluster(partitions: 3) { cluster, loop in
+            try await produce(numbered(0..<6000), to: cluster.bootstrapServers, on: loop)
+            let running = try Running(
+                cluster.bootstrapServers,
+                group: "g",
+                maximumBatch: 50,
+                maximumOutstanding: 300,
+                on: loop
+            )
+            var seen: [Int: [Int64]] = [:]
+            var count = 0
+            var wasHeldBack = 0
+            while count < 6000 {
+                var held = [try #require(try await running.consumer.next())]
+                while await running.consumer.hasReady, held.count < 40 {
+                    held.append(try #require(try await running.consumer.next()))
+                }
+                if await running.consumer.isHeldBack { wasHeldBack += 1 }
+                for batch in held {
+                    for record in batch.records {
+                        seen[Int(record.partition), default: []].append(record.offset)
+                    }
+                    count += batch.records.count
+                    await running.consumer.finished(batch)
+                }
+            }
+            #expect(wasHeldBack > 0)
+            for offsets in seen.values {
+                #expect(offsets == Array(0..<Int64(offsets.count)))
+            }
+            #expect(seen.values.map(\.count).reduce(0, +) == 6000)
+            try await running.stop()
+        }
+    }
+
+    @Test("A stop in mid-consumption returns soon, a dozen times, and loses nothing")
+    func stopsInMidConsumption() async throws {
+        try await withMockCluster(partitions: 4) { cluster, loop in
+            try await produce(numbered(0..<20_000), to: cluster.bootstrapServers, on: loop)
+            var seen: Set<Int> = []
+            for round in 0..<12 {
+                let running = try Running(
+                    cluster.bootstrapServers,
+                    group: "g",
+                    maximumBatch: 100,
+                    on: loop
+                )
+                for record in try await running.consume(200 + round) { seen.insert(record.number) }
+                let duration = try await running.stop()
+                #expect(duration < .seconds(3), "round \(round) took \(duration)")
+                #expect(try await running.consumer.next() == nil)
+            }
+            let last = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            while seen.count < 20_000 {
+                let batch = try #require(try await last.consumer.next())
+                for record in batch.records { seen.insert(record.number) }
+                await last.consumer.finished(batch)
+            }
+            try await last.stop()
+        }
+    }
+
+    @Test("A stop waits for the batches in somebody's hands, and commits them")
+    func stopDrains() async throws {
+        try await withMockCluster { cluster, loop in
+            try await produce(numbered(0..<50), to: cluster.bootstrapServers, on: loop)
+            let first = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let batches = try await first.take(50)
+            first.task.cancel()
+            #expect(try await first.consumer.next() == nil)
+            for batch in batches { await first.consumer.finished(batch) }
+            try await first.task.value
+            try await produce(numbered(50..<51), to: cluster.bootstrapServers, on: loop)
+            let second = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            #expect(try await second.consume(1).map(\.number) == [50])
+            try await second.stop()
+        }
+    }
+
+    @Test("Stopping right after the start, before the group was joined, does not hang or abort")
+    func stopAtOnce() async throws {
+        try await withMockCluster { cluster, loop in
+            for _ in 0..<3 {
+                let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+                #expect(try await running.stop() < .seconds(12))
+            }
+        }
+    }
+
+    @Test("No broker at the start is told, and survived: records flow when it appears")
+    func brokerAppears() async throws {
+        try await withMockCluster { cluster, loop in
+            try await produce(numbered(0..<10), to: cluster.bootstrapServers, on: loop)
+            try cluster.setBroker(isUp: false)
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            try await eventually("the reason names the broker") {
+                running.consumer.notReadyReason()?.contains("broker") == true
+            }
+            try cluster.setBroker(isUp: true)
+            #expect(try await running.consume(10).map(\.number) == Array(0..<10))
+            try await eventually("ready") { running.consumer.notReadyReason() == nil }
+            try await running.stop()
+        }
+    }
+
+    @Test("No broker at all: a stop is over soon")
+    func stopWithoutBroker() async throws {
+        try await withLoop { loop in
+            let running = try Running("127.0.0.1:1", group: "g", on: loop)
+            try await eventually("the reason names the broker") {
+                running.consumer.notReadyReason()?.contains("broker") == true
+            }
+            #expect(try await running.stop() < .seconds(4))
+        }
+    }
+
+    @Test("A cancelled next gives nothing and takes nothing")
+    func cancelledNext() async throws {
+        try await withMockCluster { cluster, loop in
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let consumer = running.consumer
+            let waiting = Task(executorPreference: loop) { try await consumer.next() }
+            try await eventually("somebody waits") { await consumer.hasWaiters }
+            waiting.cancel()
+            #expect(try await waiting.value == nil)
+            try await produce(numbered(0..<1), to: cluster.bootstrapServers, on: loop)
+            #expect(try await running.consume(1).map(\.number) == [0])
+            try await running.stop()
+        }
+    }
+
+    @Test("A consumer that was made and never run goes away by itself")
+    func neverRun() async throws {
+        try await withMockCluster { cluster, loop in
+            for _ in 0..<3 {
+                _ = try KafkaConsumer(
+                    KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                    group: "g",
+                    topics: ["t"],
+                    on: loop
+                )
+            }
+            try await produce(numbered(0..<1), to: cluster.bootstrapServers, on: loop)
+        }
+    }
+}
+
+extension KafkaConsumer {
+    var hasReady: Bool { taken < ready.count }
+
+    /// For tests that leave batches unfinished on purpose.
+    func shortenDrain() { stop = ConsumerStop(drainLimit: .milliseconds(100)) }
+}

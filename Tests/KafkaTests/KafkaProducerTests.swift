@@ -1,0 +1,160 @@
+import EventLoop
+import Testing
+
+@testable import Kafka
+
+@Suite("Producer", .timeLimit(.minutes(2)))
+struct KafkaProducerTests {
+    @Test("Keys, values, tombstones and headers arrive as they were sent")
+    func roundTrip() async throws {
+        try await withMockCluster { cluster, loop in
+            let sent = [
+                KafkaOutgoing(
+                    topic: "t",
+                    key: Array("k".utf8),
+                    value: Array("v".utf8),
+                    headers: [
+                        KafkaHeader(name: "ce_id", value: "1"),
+                        KafkaHeader(name: "twice", value: "a"),
+                        KafkaHeader(name: "twice", value: "b"),
+                        KafkaHeader(name: "binary", value: [0, 255, 10]),
+                    ]
+                ),
+                KafkaOutgoing(topic: "t", key: nil, value: Array("no key".utf8)),
+                KafkaOutgoing(topic: "t", key: [], value: []),
+                KafkaOutgoing(topic: "t", key: Array("tombstone".utf8), value: nil),
+            ]
+            try await produce(sent, to: cluster.bootstrapServers, on: loop)
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let got = try await running.consume(sent.count)
+            #expect(got.map(\.value) == sent.map(\.value))
+            #expect(got.map(\.headers) == sent.map(\.headers))
+            #expect(got.map(\.offset) == [0, 1, 2, 3])
+            #expect(got[0].key == sent[0].key)
+            #expect(got[3].key == sent[3].key)
+            #expect(got.allSatisfy { $0.timestampMilliseconds > 1_500_000_000_000 })
+            try await running.stop()
+        }
+    }
+
+    @Test("Records beyond the bound wait in line, in order, and all are acknowledged")
+    func backPressure() async throws {
+        try await withMockCluster { cluster, loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                maximumOutstanding: 16,
+                on: loop
+            )
+            let sends = (0..<5).map { part in
+                Task(executorPreference: loop) {
+                    try await producer.send(numbered(part * 100..<part * 100 + 100))
+                }
+            }
+            for send in sends {
+                let errors = try await send.value
+                #expect(errors.count == 100)
+                #expect(errors.allSatisfy { $0 == nil })
+            }
+            await producer.close()
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let numbers = try await running.consume(500).map(\.number)
+            for part in 0..<5 {
+                let own = numbers.filter { $0 / 100 == part }
+                #expect(own == Array(part * 100..<part * 100 + 100))
+            }
+            try await running.stop()
+        }
+    }
+
+    @Test("One record that cannot be sent fails alone, by its index")
+    func perRecord() async throws {
+        try await withMockCluster { cluster, loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                on: loop
+            )
+            var records = numbered(0..<3)
+            records[1].value = [UInt8](repeating: 1, count: 2_000_000)
+            let errors = try await producer.send(records)
+            #expect(errors[0] == nil)
+            #expect(errors[1]?.name == "MSG_SIZE_TOO_LARGE")
+            #expect(errors[1]?.isRetryable == false)
+            #expect(errors[2] == nil)
+            await producer.close()
+        }
+    }
+
+    @Test("No broker: records fail in time with a retryable error, and the close does not wait")
+    func absentBroker() async throws {
+        try await withLoop { loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: "127.0.0.1:1"),
+                deliveryTimeout: .seconds(1),
+                on: loop
+            )
+            let errors = try await producer.send(numbered(0..<10))
+            #expect(errors.count == 10)
+            #expect(errors.allSatisfy { $0?.name == "_MSG_TIMED_OUT" && $0?.isRetryable == true })
+            #expect(producer.notReadyReason() != nil)
+            let start = ContinuousClock.now
+            await producer.close()
+            #expect(.now - start < .seconds(2))
+        }
+    }
+
+    @Test("No broker: a close within a bound answers whoever waits, retryable")
+    func closeWithUnsent() async throws {
+        try await withLoop { loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: "127.0.0.1:1"),
+                maximumOutstanding: 4,
+                on: loop
+            )
+            let sending = Task(executorPreference: loop) {
+                try await producer.send(numbered(0..<10))
+            }
+            try await eventually("the records are with librdkafka") {
+                await producer.outstandingRecords == 4
+            }
+            let start = ContinuousClock.now
+            await producer.close(within: .milliseconds(200))
+            #expect(.now - start < .seconds(3))
+            let errors = try await sending.value
+            #expect(errors.allSatisfy { $0?.isRetryable == true })
+            await #expect(throws: KafkaError.closed) { try await producer.send(numbered(0..<1)) }
+        }
+    }
+
+    @Test("Cancelling run closes after what is on its way is acknowledged")
+    func runAndCancel() async throws {
+        try await withMockCluster { cluster, loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                on: loop
+            )
+            let running = Task(executorPreference: loop) { try await producer.run() }
+            let sending = Task(executorPreference: loop) {
+                try await producer.send(numbered(0..<2000))
+            }
+            try await eventually("the records are with librdkafka") {
+                await producer.outstandingRecords > 0
+            }
+            running.cancel()
+            try await running.value
+            #expect(try await sending.value.allSatisfy { $0 == nil })
+        }
+    }
+
+    @Test("A producer that was never used closes at once")
+    func unused() async throws {
+        try await withLoop { loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: "127.0.0.1:1"),
+                on: loop
+            )
+            let start = ContinuousClock.now
+            await producer.close()
+            #expect(.now - start < .seconds(2))
+        }
+    }
+}

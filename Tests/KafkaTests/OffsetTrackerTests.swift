@@ -1,0 +1,105 @@
+import Testing
+
+@testable import Kafka
+
+@Suite("Offset tracker", .timeLimit(.minutes(1)))
+struct OffsetTrackerTests {
+    private let zero = TopicPartition(topic: "t", partition: 0)
+    private let one = TopicPartition(topic: "t", partition: 1)
+
+    private func records(
+        _ partition: TopicPartition,
+        _ offsets: some Sequence<Int64>
+    ) -> [KafkaRecord] {
+        offsets.map {
+            KafkaRecord(
+                topic: partition.topic,
+                partition: partition.partition,
+                offset: $0,
+                key: nil,
+                value: nil
+            )
+        }
+    }
+
+    private func tracker(_ partitions: TopicPartition...) -> OffsetTracker {
+        var tracker = OffsetTracker()
+        for partition in partitions { tracker.assign(partition) }
+        return tracker
+    }
+
+    @Test("Only what is finished without a gap may be stored")
+    func contiguous() {
+        var tracker = tracker(zero)
+        let first = tracker.handOut(records(zero, 0...9)[...])
+        let second = tracker.handOut(records(zero, 10...19)[...])
+        let third = tracker.handOut(records(zero, 20...29)[...])
+        #expect(tracker.finish(second).isEmpty)
+        #expect(tracker.finish(first) == [.init(partition: zero, offset: 20)])
+        #expect(!tracker.isDrained(zero))
+        #expect(tracker.finish(third) == [.init(partition: zero, offset: 30)])
+        #expect(tracker.isDrained(zero))
+        #expect(tracker.outstandingRecords == 0)
+    }
+
+    @Test("Partitions of one batch move independently")
+    func partitions() {
+        var tracker = tracker(zero, one)
+        let slow = tracker.handOut(records(zero, [5])[...])
+        let mixed = tracker.handOut((records(zero, [6]) + records(one, [1, 2]))[...])
+        #expect(tracker.finish(mixed) == [.init(partition: one, offset: 3)])
+        #expect(tracker.finish(slow) == [.init(partition: zero, offset: 7)])
+    }
+
+    @Test("Interleaved partitions of one batch end at the highest offset of each")
+    func interleaved() {
+        var tracker = tracker(zero, one)
+        let batch = tracker.handOut(
+            (records(zero, [1]) + records(one, [7]) + records(zero, [2]) + records(one, [9]))[...]
+        )
+        let positions = tracker.finish(batch).sorted {
+            $0.partition.partition < $1.partition.partition
+        }
+        let expected: [OffsetTracker.Position] = [
+            .init(partition: zero, offset: 3), .init(partition: one, offset: 10),
+        ]
+        #expect(positions == expected)
+    }
+
+    @Test("Finishing twice changes nothing")
+    func twice() {
+        var tracker = tracker(zero)
+        let batch = tracker.handOut(records(zero, 0...4)[...])
+        #expect(tracker.finish(batch).count == 1)
+        #expect(tracker.finish(batch).isEmpty)
+        #expect(tracker.finish(99).isEmpty)
+        #expect(tracker.outstandingRecords == 0)
+    }
+
+    @Test("What was handed out before a partition was lost stores nothing after it returned")
+    func lostAndBack() {
+        var tracker = tracker(zero)
+        let old = tracker.handOut(records(zero, 0...4)[...])
+        tracker.drop(zero)
+        tracker.assign(zero)
+        let new = tracker.handOut(records(zero, 0...4)[...])
+        #expect(tracker.finish(old).isEmpty)
+        #expect(!tracker.isDrained(zero))
+        #expect(tracker.finish(new) == [.init(partition: zero, offset: 5)])
+    }
+
+    @Test("A long-lived slow batch holds the position back, and no more")
+    func longGap() {
+        var tracker = tracker(zero)
+        let slow = tracker.handOut(records(zero, [0])[...])
+        for offset in 1...1000 as ClosedRange<Int64> {
+            let batch = tracker.handOut(records(zero, [offset])[...])
+            #expect(tracker.finish(batch).isEmpty)
+        }
+        #expect(tracker.finish(slow) == [.init(partition: zero, offset: 1001)])
+        for offset in 1001...1600 as ClosedRange<Int64> {
+            let batch = tracker.handOut(records(zero, [offset])[...])
+            #expect(tracker.finish(batch) == [.init(partition: zero, offset: offset + 1)])
+        }
+    }
+}
