@@ -11,7 +11,7 @@ struct ConsumerStop: Equatable, Sendable {
         var outstandingBatches = 0
         /// A rebalance was answered since the subscription.
         var hasJoined = true
-        /// The group knows us by a name.
+        /// The group knows us by a name; only looked at while `isLeaving`.
         var isMember = true
         /// Some broker can be talked to, as far as is known.
         var isBrokerUp = true
@@ -54,6 +54,10 @@ struct ConsumerStop: Equatable, Sendable {
         self.limit = limit
         self.absenceLimit = absenceLimit
     }
+
+    /// Unsubscribed and not closing yet: the only time at which librdkafka may be asked for the
+    /// member's id. Once the close is under way, the question can wait for ever.
+    var isLeaving: Bool { phase == .leaving }
 
     mutating func next(_ situation: Situation) -> Action {
         if phase != .over, situation.elapsed >= limit {

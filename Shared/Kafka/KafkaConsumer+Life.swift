@@ -76,21 +76,23 @@ extension KafkaConsumer {
     }
 
     private func situation() -> ConsumerStop.Situation {
-        let (isMember, isClosed) = unsafe client.withHandle { handle in
-            let member = unsafe rd_kafka_memberid(handle)
-            defer { unsafe rd_kafka_mem_free(handle, member) }
-            let isMember = unsafe member.map { unsafe $0.pointee != 0 } ?? false
-            return (isMember, unsafe rd_kafka_consumer_closed(handle) != 0)
-        }
-        return ConsumerStop.Situation(
+        ConsumerStop.Situation(
             outstandingBatches: tracker.outstandingBatches,
             hasJoined: hasJoined,
-            isMember: isMember,
+            isMember: stop.isLeaving ? isMember : true,
             isBrokerUp: isBrokerUp,
             openRevocations: revocations.count,
-            isClosed: isClosed,
+            isClosed: unsafe client.withHandle { unsafe rd_kafka_consumer_closed($0) != 0 },
             elapsed: stopStart.map { .now - $0 } ?? .zero
         )
+    }
+
+    private var isMember: Bool {
+        unsafe client.withHandle { handle in
+            let id = unsafe rd_kafka_memberid(handle)
+            defer { unsafe rd_kafka_mem_free(handle, id) }
+            return unsafe id.map { unsafe $0.pointee != 0 } ?? false
+        }
     }
 
     /// The blocking close would hang: its last revocation is answered on this very thread.

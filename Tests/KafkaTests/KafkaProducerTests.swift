@@ -128,6 +128,7 @@ struct KafkaProducerTests {
     @Test("Cancelling run closes after what is on its way is acknowledged")
     func runAndCancel() async throws {
         try await withMockCluster { cluster, loop in
+            try cluster.setBroker(isUp: false)
             let producer = try KafkaProducer(
                 KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
                 on: loop
@@ -137,9 +138,10 @@ struct KafkaProducerTests {
                 try await producer.send(numbered(0..<2000))
             }
             try await eventually("the records are with librdkafka") {
-                await producer.outstandingRecords > 0
+                await producer.outstandingRecords == 2000
             }
             running.cancel()
+            try cluster.setBroker(isUp: true)
             try await running.value
             #expect(try await sending.value.allSatisfy { $0 == nil })
         }

@@ -1,0 +1,243 @@
+import EventLoop
+import Foundation
+import Testing
+
+@testable import Kafka
+
+private let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"] ?? ""
+
+/// What only a real broker shows: how soon groups move, and what is committed when.
+@Suite(
+    "Real broker",
+    .enabled(if: !brokers.isEmpty, "KAFKA_BOOTSTRAP_SERVERS names no broker"),
+    .timeLimit(.minutes(2))
+)
+struct KafkaBrokerTests {
+    private let configuration = KafkaConfiguration(bootstrapServers: brokers)
+
+    /// A topic of the test's own, which is also the name of its group.
+    private func makeTopic(_ partitions: Int, on loop: EventLoop) async throws -> String {
+        let name = "kafka-test-\(UUID().uuidString.lowercased())"
+        let created = try await KafkaAdmin.ensureTopics(
+            [(name, partitions)],
+            configuration,
+            on: loop
+        )
+        try #require(created == [name])
+        return name
+    }
+
+    private func run(
+        _ topic: String,
+        maximumBatch: Int = 500,
+        on loop: EventLoop
+    ) throws -> Running {
+        try Running(brokers, group: topic, topics: [topic], maximumBatch: maximumBatch, on: loop)
+    }
+
+    @Test("Topics are created where they are missing, once, by whoever comes first")
+    func ensureTopics() async throws {
+        try await withLoop { loop in
+            let names = (0..<3).map { _ in "kafka-test-\(UUID().uuidString.lowercased())" }
+            let configuration = configuration
+            let wanted = names.map { (name: $0, partitions: 5) }
+            async let first = KafkaAdmin.ensureTopics(wanted, configuration, on: loop)
+            async let second = KafkaAdmin.ensureTopics(wanted, configuration, on: loop)
+            let created = try await first + second
+            #expect(created.sorted() == names.sorted())
+            #expect(try await KafkaAdmin.ensureTopics(wanted, configuration, on: loop) == [])
+            let cluster = try await KafkaAdmin.describe(configuration, on: loop)
+            #expect(!cluster.brokers.isEmpty)
+            for name in names {
+                #expect(cluster.topics.contains(KafkaCluster.Topic(name: name, partitions: 5)))
+            }
+        }
+    }
+
+    @Test("A topic that cannot be is an error that names it, and no broker is a retryable one")
+    func adminErrors() async throws {
+        try await withLoop { loop in
+            let configuration = configuration
+            let invalid = await #expect(throws: KafkaError.self) {
+                try await KafkaAdmin.ensureTopics([("a b", 1)], configuration, on: loop)
+            }
+            #expect(invalid?.isRetryable == false)
+            #expect(invalid?.detail.contains("a b") == true)
+            let absent = await #expect(throws: KafkaError.self) {
+                try await KafkaAdmin.describe(
+                    KafkaConfiguration(bootstrapServers: "127.0.0.1:1"),
+                    timeout: .seconds(1),
+                    on: loop
+                )
+            }
+            #expect(absent?.isRetryable == true)
+        }
+    }
+
+    @Test("Records arrive with their headers, each key in order")
+    func roundTrip() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(4, on: loop)
+            var sent = numbered(0..<3000, topic: topic)
+            for index in sent.indices {
+                sent[index].headers = [KafkaHeader(name: "number", value: String(index))]
+            }
+            try await produce(sent, to: brokers, on: loop)
+            let running = try run(topic, on: loop)
+            let records = try await running.consume(3000)
+            #expect(Set(records.map(\.number)) == Set(0..<3000))
+            for record in records {
+                #expect(record.headers == [KafkaHeader(name: "number", value: "\(record.number)")])
+            }
+            for key in 0..<7 {
+                let own = records.filter { $0.keyText == "key-\(key)" }.map(\.number)
+                #expect(own == own.sorted())
+            }
+            try await running.stop()
+        }
+    }
+
+    @Test("A stop in mid-consumption returns soon, a dozen times, and neither loses nor repeats")
+    func stopsInMidConsumption() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(4, on: loop)
+            try await produce(numbered(0..<30_000, topic: topic), to: brokers, on: loop)
+            var seen: [Int] = []
+            for round in 0..<12 {
+                let running = try run(topic, maximumBatch: 100, on: loop)
+                seen += try await running.consume(300).map(\.number)
+                let duration = try await running.stop()
+                #expect(duration < .seconds(3), "round \(round) took \(duration)")
+            }
+            let last = try run(topic, on: loop)
+            seen += try await last.consume(30_000 - seen.count).map(\.number)
+            try await last.stop()
+            #expect(seen.sorted() == Array(0..<30_000))
+        }
+    }
+
+    @Test("What is finished out of order is committed only up to the first gap")
+    func contiguous() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(1, on: loop)
+            try await produce(numbered(0..<100, topic: topic), to: brokers, on: loop)
+            let first = try run(topic, maximumBatch: 10, on: loop)
+            for batch in try await first.take(100) where batch.records[0].number != 40 {
+                await first.consumer.finished(batch)
+            }
+            await first.consumer.shortenDrain()
+            try await first.stop()
+            let second = try run(topic, on: loop)
+            #expect(try await second.consume(60).map(\.number) == Array(40..<100))
+            try await second.stop()
+        }
+    }
+
+    @Test("A killed member's records are read by the next: none is lost")
+    func crash() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(3, on: loop)
+            try await produce(numbered(0..<3000, topic: topic), to: brokers, on: loop)
+            var seen: Set<Int> = []
+            for _ in 0..<2 {
+                let running = try run(topic, maximumBatch: 50, on: loop)
+                let batches = try await running.take(600)
+                for batch in batches.dropLast(4) {
+                    for record in batch.records { seen.insert(record.number) }
+                    await running.consumer.finished(batch)
+                }
+                await running.consumer.crash()
+                try await running.task.value
+            }
+            let last = try run(topic, on: loop)
+            while seen.count < 3000 {
+                let batch = try #require(try await last.consumer.next())
+                for record in batch.records { seen.insert(record.number) }
+                await last.consumer.finished(batch)
+            }
+            #expect(seen == Set(0..<3000))
+            try await last.stop()
+        }
+    }
+
+    @Test("A second member joins and leaves: what the first had in hand is finished, then moved")
+    func joinAndLeave() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(4, on: loop)
+            let ledger = Ledger()
+            let first = try run(topic, maximumBatch: 20, on: loop)
+            let reading = ledger.follow(first.consumer, on: loop)
+            for round in 0..<3 {
+                let start = round * 2000
+                try await produce(
+                    numbered(start..<start + 1000, topic: topic),
+                    to: brokers,
+                    on: loop
+                )
+                let second = try run(topic, maximumBatch: 20, on: loop)
+                let alsoReading = ledger.follow(second.consumer, on: loop)
+                try await eventually("the second member has partitions") {
+                    await !second.consumer.tracker.partitions.isEmpty
+                }
+                try await produce(
+                    numbered(start + 1000..<start + 2000, topic: topic),
+                    to: brokers,
+                    on: loop
+                )
+                try await eventually("everything so far is read") {
+                    await ledger.distinct == start + 2000
+                }
+                #expect(try await second.stop() < .seconds(12))
+                try await alsoReading.value
+            }
+            try await first.stop()
+            try await reading.value
+            #expect(await ledger.distinct == 6000)
+            // Each batch was finished before its partition moved, so nobody read it again.
+            #expect(await ledger.repeats == 0)
+        }
+    }
+
+    @Test("A revocation does not wait for ever for a batch that never comes back")
+    func revocationBound() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(2, on: loop)
+            try await produce(numbered(0..<20, topic: topic), to: brokers, on: loop)
+            let first = try run(topic, on: loop)
+            let kept = try await first.take(20)
+            let second = try run(topic, on: loop)
+            // Half of the records are the second's, after the bound.
+            let moved = try await second.consume(1)
+            #expect(!moved.isEmpty)
+            for batch in kept { await first.consumer.finished(batch) }
+            try await second.stop()
+            try await first.stop()
+        }
+    }
+}
+
+/// What several consumers read, and how often.
+private actor Ledger {
+    private var counts: [Int: Int] = [:]
+
+    var distinct: Int { counts.count }
+    var repeats: Int { counts.values.reduce(0) { $0 + $1 - 1 } }
+
+    func add(_ numbers: [Int]) {
+        for number in numbers { counts[number, default: 0] += 1 }
+    }
+
+    /// Reads until the consumer stops, finishing each batch a little later.
+    nonisolated func follow(
+        _ consumer: KafkaConsumer,
+        on loop: EventLoop
+    ) -> Task<Void, any Error> {
+        Task(executorPreference: loop) {
+            while let batch = try await consumer.next() {
+                try await loop.sleep(for: .milliseconds(5))
+                await self.add(batch.records.map(\.number))
+                await consumer.finished(batch)
+            }
+        }
+    }
+}
