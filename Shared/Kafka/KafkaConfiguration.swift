@@ -84,6 +84,8 @@ extension KafkaClient.Kind {
         case .producer:
             Self.reconnection + [
                 ("linger.ms", "5"),
+                // A topic made by the way would have the broker's number of partitions, not ours.
+                ("allow.auto.create.topics", "false"),
                 ("queue.buffering.max.messages", "100000"),
                 ("queue.buffering.max.kbytes", "65536"),
                 // Java's: a key has one partition, whoever writes it.

@@ -35,6 +35,8 @@ extension KafkaConsumer {
             state = .ended
             ticker?.cancel()
             client.destroy {}
+            failure = KafkaError(code)
+            dismissWaiters()
             throw KafkaError(code)
         }
         state = .running

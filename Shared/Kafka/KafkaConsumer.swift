@@ -127,7 +127,10 @@ package actor KafkaConsumer {
     /// Everything in the batch is durable: it need not be read again. In any order; a second time,
     /// or for a partition that has gone meanwhile, changes nothing.
     package func finished(_ batch: KafkaBatch) {
-        store(tracker.finish(batch.id))
+        let positions = tracker.finish(batch.id)
+        // After the stop there is no client left to store anything with.
+        guard state == .running || state == .stopping else { return }
+        store(positions)
         if !revocations.isEmpty { settleRevocations() }
         resumeReading()
         if state == .stopping { advanceStop() }
@@ -146,8 +149,9 @@ package actor KafkaConsumer {
         let records = ready[taken..<end]
         let batch = KafkaBatch(records: Array(records), id: tracker.handOut(records))
         taken = end
-        if taken == ready.count {
-            ready.removeAll(keepingCapacity: true)
+        // A reader that never catches up must not keep what it has read.
+        if taken == ready.count || taken >= 4096 {
+            ready.removeFirst(taken)
             taken = 0
         }
         return batch
@@ -248,7 +252,7 @@ package actor KafkaConsumer {
 
     private func measure(_ statistics: KafkaStatistics) {
         isBrokerUp = statistics.isBrokerUp
-        if statistics.isBrokerUp { availability.set(.broker, nil) }
+        availability.set(.broker, isBrokerUp ? nil : "consumer \(group) reaches no broker")
         for (topic, records) in statistics.lag { gauge(of: topic)?.set(records) }
     }
 

@@ -16,7 +16,10 @@ struct KafkaStatistics: Equatable {
         for (topic, value) in root["topics"]?.object ?? JSONObject() {
             var total: Int?
             for partition in value["partitions"]?.object?.values ?? [] {
-                guard let lag = partition["consumer_lag"]?.integer, lag >= 0 else { continue }
+                // From what is stored, once something is; before that from what was read.
+                let lags = [partition["consumer_lag_stored"], partition["consumer_lag"]]
+                guard let lag = lags.lazy.compactMap({ $0?.integer }).first(where: { $0 >= 0 })
+                else { continue }
                 total = (total ?? 0) + lag
             }
             if let total { lag[topic] = total }

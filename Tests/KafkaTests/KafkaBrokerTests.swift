@@ -1,5 +1,6 @@
 import EventLoop
 import Foundation
+import Observability
 import Testing
 
 @testable import Kafka
@@ -130,6 +131,30 @@ struct KafkaBrokerTests {
             let second = try run(topic, on: loop)
             #expect(try await second.consume(60).map(\.number) == Array(40..<100))
             try await second.stop()
+        }
+    }
+
+    @Test("The lag is what is not finished")
+    func lag() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(1, on: loop)
+            try await produce(numbered(0..<100, topic: topic), to: brokers, on: loop)
+            let metrics = Metrics()
+            let running = try Running(
+                brokers,
+                group: topic,
+                topics: [topic],
+                maximumBatch: 10,
+                on: loop,
+                metrics: metrics
+            )
+            let batches = try await running.take(100)
+            for batch in batches.prefix(7) { await running.consumer.finished(batch) }
+            let gauge = metrics.gauge(.kafkaLag, ["group": topic, "topic": topic])
+            try await eventually("thirty are left") { gauge.value == 30 }
+            for batch in batches.dropFirst(7) { await running.consumer.finished(batch) }
+            try await eventually("none is left") { gauge.value == 0 }
+            try await running.stop()
         }
     }
 

@@ -140,6 +140,64 @@ struct KafkaConsumerTests {
         }
     }
 
+    @Test("A batch that is finished after the stop changes nothing")
+    func lateFinish() async throws {
+        try await withMockCluster { cluster, loop in
+            try await produce(numbered(0..<10), to: cluster.bootstrapServers, on: loop)
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let batches = try await running.take(10)
+            await running.consumer.shortenDrain()
+            try await running.stop()
+            for batch in batches { await running.consumer.finished(batch) }
+            let next = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            #expect(try await next.consume(10).map(\.number) == Array(0..<10))
+            try await next.stop()
+        }
+    }
+
+    @Test("A broker that goes away in between is survived by reader and writer")
+    func brokerReturns() async throws {
+        try await withMockCluster { cluster, loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                on: loop
+            )
+            _ = try await producer.send(numbered(0..<10))
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            #expect(try await running.consume(10).count == 10)
+            try cluster.setBroker(isUp: false)
+            try await eventually("both say so") {
+                running.consumer.notReadyReason() != nil && producer.notReadyReason() != nil
+            }
+            let sending = Task(executorPreference: loop) {
+                try await producer.send(numbered(10..<20))
+            }
+            try cluster.setBroker(isUp: true)
+            #expect(try await sending.value.allSatisfy { $0 == nil })
+            #expect(try await running.consume(10).map(\.number) == Array(10..<20))
+            try await eventually("both are ready again") {
+                running.consumer.notReadyReason() == nil && producer.notReadyReason() == nil
+            }
+            await producer.close()
+            try await running.stop()
+        }
+    }
+
+    @Test("The broker goes away for good: a stop is over in bounded time")
+    func stopAfterBrokerLeft() async throws {
+        try await withMockCluster { cluster, loop in
+            try await produce(numbered(0..<10), to: cluster.bootstrapServers, on: loop)
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            _ = try await running.consume(10)
+            try cluster.setBroker(isUp: false)
+            try await eventually("the consumer has noticed") {
+                running.consumer.notReadyReason() != nil
+            }
+            let duration = try await running.stop()
+            #expect(duration < .seconds(16))
+        }
+    }
+
     @Test("Stopping right after the start, before the group was joined, does not hang or abort")
     func stopAtOnce() async throws {
         try await withMockCluster { cluster, loop in
