@@ -29,13 +29,15 @@ package final class Stack: Sendable {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let database = try await TestDatabase.make()
+        let prefix = TestEnvironment.unique("e2e-") + "."
         do {
-            let (process, ports) = try await startSimulator(in: folder)
+            let (process, ports) = try await startSimulator(in: folder, prefix: prefix)
             do {
                 let stack = try await Stack(
                     database: database,
                     simulatorProcess: process,
                     ports: ports,
+                    prefix: prefix,
                     folder: folder,
                     extra: extra
                 )
@@ -60,7 +62,10 @@ package final class Stack: Sendable {
         let sandbox: Int
     }
 
-    private static func startSimulator(in folder: String) async throws -> (ChildProcess, Ports) {
+    private static func startSimulator(
+        in folder: String,
+        prefix: String
+    ) async throws -> (ChildProcess, Ports) {
         let tls = try freePort()
         let sandbox = try freePort()
         let process = try await ChildProcess.start(
@@ -70,6 +75,7 @@ package final class Stack: Sendable {
                 "SIMULATOR_SANDBOX_PORT": String(sandbox), "LOG_FORMAT": "json",
                 "SIMULATOR_CREDENTIALS_DIR": "\(folder)/credentials",
                 "SIMULATOR_CA_FILE": "\(folder)/credentials/ca.pem",
+                "KAFKA_TOPIC_PREFIX": prefix, "KAFKA_PARTITIONS": "4",
                 "SIMULATOR_KAFKA": TestEnvironment.kafkaBootstrapServers == nil ? "true" : "false",
             ]
         )
@@ -88,6 +94,7 @@ package final class Stack: Sendable {
         database: TestDatabase,
         simulatorProcess: ChildProcess,
         ports: Ports,
+        prefix: String,
         folder: String,
         extra: [String: String]
     ) async throws {
@@ -101,7 +108,7 @@ package final class Stack: Sendable {
         self.folder = folder
         simulator = SimulatorControl(url: "http://127.0.0.1:\(ports.control)")
         kafka = KafkaClient(bootstrapServers: broker)
-        prefix = TestEnvironment.unique("e2e-") + "."
+        self.prefix = prefix
         origin = "https://127.0.0.1:\(ports.tls)"
         let key = (0..<32).map { _ in UInt8.random(in: 0...255) }
         environment = [
