@@ -160,30 +160,35 @@ package struct PushStore: Sendable {
         )
     }
 
-    /// Counts the rows of a push, to compare with its books. `invalidTokens` is not counted.
-    package func recount(_ id: String) async throws -> Ledger {
+    /// A push with its rows counted, both at one moment: what the books are held against.
+    /// `invalidTokens` is no sum of rows and stays 0 in the count.
+    package func audit(_ id: String) async throws -> (push: StoredPush, counted: Ledger)? {
         let result = try await database.execute(
             """
-            SELECT d.state, count(*) AS count FROM deliveries d
-            JOIN pushes p ON p.id = d.push_id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
-            WHERE p.id = $1 GROUP BY d.state
+            SELECT \(Self.columns), counted.* FROM pushes p CROSS JOIN LATERAL (
+                SELECT count(*) AS rows,
+                    count(*) FILTER (WHERE d.state = 0) AS rows_pending,
+                    count(*) FILTER (WHERE d.state = 1) AS rows_delivered,
+                    count(*) FILTER (WHERE d.state = 2) AS rows_failed,
+                    count(*) FILTER (WHERE d.state = 3) AS rows_expired,
+                    count(*) FILTER (WHERE d.state = 4) AS rows_suppressed,
+                    count(*) FILTER (WHERE d.state = 5) AS rows_in_doubt
+                FROM deliveries d WHERE d.push_id = p.id
+                    AND d.day = (p.created_at AT TIME ZONE 'UTC')::date) AS counted
+            WHERE p.id = $1
             """,
             [.uuid(id)]
         )
-        var ledger = Ledger()
-        for row in result.rows {
-            let count = try row.integer("count")
-            ledger.targeted += count
-            guard let state = DeliveryState(rawValue: try row.integer("state")) else {
-                throw StorageError(.corrupt, "a delivery is in an unknown state")
-            }
-            if let outcome = state.outcome {
-                ledger[outcome] += count
-            } else {
-                ledger.pending += count
-            }
-        }
-        return ledger
+        guard let row = result.first else { return nil }
+        var counted = Ledger()
+        counted.targeted = try row.integer("rows")
+        counted.pending = try row.integer("rows_pending")
+        counted.delivered = try row.integer("rows_delivered")
+        counted.failed = try row.integer("rows_failed")
+        counted.expired = try row.integer("rows_expired")
+        counted.suppressed = try row.integer("rows_suppressed")
+        counted.inDoubt = try row.integer("rows_in_doubt")
+        return (try Self.push(row), counted)
     }
 
     static func push(_ row: PostgresRow) throws -> StoredPush {

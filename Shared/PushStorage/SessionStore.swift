@@ -65,6 +65,13 @@ package struct SessionStore: Sendable {
         }
     }
 
+    /// How many sessions are alive.
+    package func count() async throws -> Int {
+        try await database.execute(
+            "SELECT count(*) AS count FROM dispatchers WHERE lease_until >= clock_timestamp()"
+        ).first?.integer("count") ?? 0
+    }
+
     /// A statement of its own, so that it sees what the session wrote before its row went.
     private static func release(
         _ sessions: [Int],

@@ -207,7 +207,7 @@ struct StoreTests {
 
             let later = now.adding(milliseconds: 9 * 86_400_000)
             _ = try await database.maintenance.maintain(now: later)
-            #expect(try await database.pushes.recount(push.id).pending == 1)
+            #expect(try await database.pushes.audit(push.id)?.counted.pending == 1)
             _ = try await database.deliveries.settle(
                 session: session,
                 planned.deliveries.map(delivered)
@@ -215,7 +215,7 @@ struct StoreTests {
             let report = try await database.maintenance.maintain(now: later)
             #expect(report.partitionsDropped == 1)
             #expect(report.eventKeysDeleted == 0)
-            #expect(try await database.pushes.recount(push.id).targeted == 0)
+            #expect(try await database.pushes.audit(push.id)?.counted.targeted == 0)
             let keys = try await database.maintenance.maintain(
                 now: later.adding(milliseconds: 100 * 86_400_000)
             )

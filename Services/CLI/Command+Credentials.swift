@@ -1,0 +1,209 @@
+import Cryptography
+import JSON
+import PushCore
+import PushProviders
+import PushStorage
+import ServiceKit
+
+extension Command {
+    static let credentialsSetAPNs = Command(
+        words: ["credentials", "set", "apns"],
+        summary: "keeps what an app sends to APNs with, for one topic: a key, or a certificate",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [
+            .value("--topic", "<bundle id>", "the APNs topic"),
+            .value("--key-file", "<p8>", "the signing key, with --key-id and --team-id"),
+            .value("--key-id", "<id>", "10 characters"),
+            .value("--team-id", "<id>", "10 characters"),
+            .value("--certificate-file", "<pem>", "instead of a key, with --private-key-file"),
+            .value("--private-key-file", "<pem>", "the certificate's key"),
+            json,
+        ]
+    ) { arguments, context in
+        let topic = try arguments.required("--topic")
+        let credential = try checked([
+            "topic": "--topic", "key": "--key-file", "keyID": "--key-id", "teamID": "--team-id",
+            "certificate": "--certificate-file", "privateKey": "--private-key-file",
+        ]) {
+            if let path = arguments.value("--certificate-file") {
+                for option in ["--key-file", "--key-id", "--team-id"] where arguments.has(option) {
+                    throw ArgumentsError("\(option) does not go with --certificate-file")
+                }
+                return try APNsCredential(
+                    validatingCertificate: try context.file(path, "--certificate-file"),
+                    privateKey: try context.file(
+                        try arguments.required("--private-key-file"),
+                        "--private-key-file"
+                    ),
+                    topic: topic
+                )
+            }
+            guard let path = arguments.value("--key-file") else {
+                throw ArgumentsError("--key-file or --certificate-file is missing")
+            }
+            guard !arguments.has("--private-key-file") else {
+                throw ArgumentsError("--private-key-file does not go with --key-file")
+            }
+            return try APNsCredential(
+                validatingKey: try context.file(path, "--key-file"),
+                keyID: try arguments.required("--key-id"),
+                teamID: try arguments.required("--team-id"),
+                topic: topic
+            )
+        }
+        return try await keep(
+            .apns,
+            name: topic,
+            secret: credential.secret,
+            summary: credential.summary,
+            arguments,
+            context
+        )
+    }
+
+    static let credentialsSetFCM = Command(
+        words: ["credentials", "set", "fcm"],
+        summary: "keeps the service account that an app sends through FCM with",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [
+            .value("--service-account-file", "<json>", "as Firebase's console gives it"), json,
+        ]
+    ) { arguments, context in
+        let option = "--service-account-file"
+        let text = try context.file(try arguments.required(option), option)
+        guard let account = (try? JSONValue.parse(text))?.object else {
+            throw ArgumentsError("\(option) names a file that does not hold a JSON object")
+        }
+        let hosts = try context.providers().fcmTokenHosts
+        let credential: FCMCredential
+        do throws(CredentialError) {
+            credential = try FCMCredential(validating: account, tokenHosts: hosts)
+        } catch {
+            throw ArgumentsError("\(option): \(error.field) \(error.problem)")
+        }
+        return try await keep(
+            .fcm,
+            name: "",
+            secret: credential.secret,
+            summary: credential.summary,
+            arguments,
+            context
+        )
+    }
+
+    static let credentialsSetWNS = Command(
+        words: ["credentials", "set", "wns"],
+        summary: "keeps what an app sends to WNS with",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [
+            .value("--client-id", "<id>", "the app's id at Entra ID, or ms-app://<package SID>"),
+            .value("--client-secret-file", "<file>", "its secret, one line"),
+            .value("--tenant", "<id>", "the Entra ID tenant; without it, the Live login"), json,
+        ]
+    ) { arguments, context in
+        let secretFile = try arguments.required("--client-secret-file")
+        let credential = try checked([
+            "clientID": "--client-id", "clientSecret": "--client-secret-file",
+            "tenant": "--tenant",
+        ]) {
+            try WNSCredential(
+                validatingClientID: try arguments.required("--client-id"),
+                clientSecret: try context.line(ofFile: secretFile, "--client-secret-file"),
+                tenant: arguments.value("--tenant")
+            )
+        }
+        return try await keep(
+            .wns,
+            name: "",
+            secret: credential.secret,
+            summary: credential.summary,
+            arguments,
+            context
+        )
+    }
+
+    static let credentialsList = Command(
+        words: ["credentials", "list"],
+        summary: "lists the credentials of all apps, or of one, without their secrets",
+        operands: ["app"],
+        options: [json]
+    ) { arguments, context in
+        let database = try await context.database()
+        let app = arguments.operands.first
+        if let app { _ = try await existing(app, database) }
+        let credentials = try await database.credentials.list(app: app)
+        if arguments.has("--json") {
+            Terminal.say(.array(credentials.map { .object(shownCredential($0)) }))
+        } else if credentials.isEmpty {
+            Terminal.say("no credentials yet: carillon credentials set apns|fcm|wns <app> …")
+        } else {
+            Terminal.say(
+                Terminal.table(
+                    credentials.map {
+                        [
+                            $0.app, $0.platform.rawValue, $0.name.isEmpty ? "-" : $0.name,
+                            $0.updatedAt.iso8601, $0.summary.text,
+                        ]
+                    }
+                )
+            )
+        }
+        return 0
+    }
+
+    static func shownCredential(_ credential: StoredCredential) -> JSONObject {
+        [
+            "app": .string(credential.app), "provider": .string(credential.platform.rawValue),
+            "name": .string(credential.name), "summary": .object(credential.summary),
+            "updatedAt": .string(credential.updatedAt.iso8601),
+        ]
+    }
+
+    /// A credential that is wrong is told by the option that it came with.
+    private static func checked<Credential>(
+        _ options: [String: String],
+        _ make: () throws -> Credential
+    ) throws -> Credential {
+        do {
+            return try make()
+        } catch let error as CredentialError {
+            throw ArgumentsError("\(options[error.field] ?? error.field) \(error.problem)")
+        }
+    }
+
+    private static func keep(
+        _ platform: Platform,
+        name: String,
+        secret: JSONObject,
+        summary: JSONObject,
+        _ arguments: Arguments,
+        _ context: CommandContext
+    ) async throws -> Int32 {
+        let keys = try context.masterKeys()
+        let database = try await context.database()
+        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let credential = StoredCredential(
+            app: app,
+            platform: platform,
+            name: name,
+            sealed: try keys.seal(
+                secret.bytes,
+                context: StoredCredential.context(app: app, platform: platform, name: name)
+            ),
+            summary: summary
+        )
+        try await database.credentials.set(credential)
+        if arguments.has("--json") {
+            Terminal.say(.object(shownCredential(credential)))
+        } else {
+            let label = name.isEmpty ? "" : " for \(name)"
+            Terminal.say(
+                "\(platform.rawValue): kept a credential of \(app)\(label) \(summary.text)"
+            )
+        }
+        return 0
+    }
+}

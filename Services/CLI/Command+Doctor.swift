@@ -1,0 +1,232 @@
+import Cryptography
+import JSON
+import Kafka
+import PushCore
+import PushEvents
+import PushProviders
+import PushStorage
+import ServiceKit
+
+extension Command {
+    static let doctor = Command(
+        words: ["doctor"],
+        summary: "checks what the services need, and says what is wrong with it",
+        options: [json]
+    ) { arguments, context in
+        var doctor = Doctor(context: context)
+        await doctor.examine()
+        if arguments.has("--json") {
+            Terminal.say([
+                "ok": .bool(!doctor.hasFailures),
+                "checks": .array(
+                    doctor.findings.map { finding in
+                        [
+                            "name": .string(finding.name),
+                            "status": .string(finding.status.rawValue),
+                            "detail": .string(finding.detail),
+                        ]
+                    }
+                ),
+            ])
+        } else {
+            Terminal.say(
+                Terminal.table(doctor.findings.map { [$0.status.rawValue, $0.name, $0.detail] })
+            )
+        }
+        return doctor.hasFailures ? 1 : 0
+    }
+}
+
+/// One look at everything; a check that fails does not keep the others from being made.
+private struct Doctor {
+    enum Status: String, Equatable {
+        case ok, warning, failed
+    }
+
+    struct Finding {
+        let name: String
+        let status: Status
+        let detail: String
+    }
+
+    let context: CommandContext
+    private(set) var findings: [Finding] = []
+
+    init(context: CommandContext) { self.context = context }
+
+    var hasFailures: Bool { findings.contains { $0.status == .failed } }
+
+    private mutating func found(_ name: String, _ status: Status, _ detail: String) {
+        findings.append(Finding(name: name, status: status, detail: detail))
+    }
+
+    mutating func examine() async {
+        let providers = examineProviders()
+        await examineKafka()
+        let keys = examineMasterKeys()
+        guard let database = await examinePostgres() else { return }
+        do {
+            try await examineApps(database, keys, providers)
+            try await examineWork(database)
+        } catch {
+            found("postgres", .failed, "\(error)")
+        }
+    }
+
+    private mutating func examineProviders() -> ProviderConfiguration? {
+        do {
+            let configuration = try context.providers()
+            let origins = [
+                configuration.apnsProductionURL, configuration.apnsSandboxURL,
+                configuration.fcmURL, configuration.wnsLiveTokenURL,
+                configuration.wnsEntraTokenURL,
+            ]
+            let own = ProviderConfiguration()
+            let real = [
+                own.apnsProductionURL, own.apnsSandboxURL, own.fcmURL, own.wnsLiveTokenURL,
+                own.wnsEntraTokenURL,
+            ]
+            let changed = zip(origins, real).filter { $0 != $1 }.map(\.0)
+            if let file = configuration.caFile, readTextFile(file) == nil {
+                found("providers", .failed, "PROVIDER_CA_FILE names a file that cannot be read")
+            } else if changed.isEmpty {
+                found("providers", .ok, "the providers' own origins")
+            } else {
+                found("providers", .ok, "overridden: \(changed.joined(separator: ", "))")
+            }
+            return configuration
+        } catch {
+            found("providers", .failed, "\(error)")
+            return nil
+        }
+    }
+
+    private mutating func examineKafka() async {
+        do {
+            let cluster = try await KafkaAdmin.describe(try context.kafka(), on: context.loop)
+            found("kafka", .ok, "\(cluster.brokers.count) broker(s)")
+            let known = Dictionary(cluster.topics.map { ($0.name, $0.partitions) }) { $1 }
+            for name in context.topics.all {
+                if let partitions = known[name] {
+                    found("topic \(name)", .ok, "\(partitions) partition(s)")
+                } else {
+                    found("topic \(name)", .failed, "missing: run carillon migrate")
+                }
+            }
+        } catch {
+            found("kafka", .failed, "\(error)")
+        }
+    }
+
+    private mutating func examineMasterKeys() -> KeyRing? {
+        do {
+            let keys = try context.masterKeys()
+            found("master keys", .ok, "sealing with \(keys.primaryKeyID)")
+            return keys
+        } catch {
+            found("master keys", .failed, "\(error)")
+            return nil
+        }
+    }
+
+    private mutating func examinePostgres() async -> PushDatabase? {
+        do {
+            let database = try context.bareDatabase()
+            let state = try await database.schemaState()
+            found("postgres", .ok, "reachable")
+            if case .usable(let version) = state {
+                found("schema", .ok, "version \(version)")
+                return database
+            }
+            found("schema", .failed, state.notReadyReason ?? "cannot be used")
+        } catch {
+            found("postgres", .failed, "\(error)")
+        }
+        return nil
+    }
+
+    private mutating func examineApps(
+        _ database: PushDatabase,
+        _ keys: KeyRing?,
+        _ providers: ProviderConfiguration?
+    ) async throws {
+        let apps = try await database.apps.list()
+        let credentials = try await database.credentials.list()
+        if apps.isEmpty { found("apps", .warning, "none yet: carillon app create <app>") }
+        for app in apps {
+            let own = credentials.filter { $0.app == app.id }
+            if let keys {
+                let opens =
+                    (try? keys.open(app.appKeySealed, context: StoredApp.appKeyContext(app.id)))
+                    != nil
+                    && (try? keys.open(
+                        app.masterKeySealed,
+                        context: StoredApp.masterKeyContext(app.id)
+                    )) != nil
+                if !opens {
+                    found("app \(app.id)", .failed, "CARILLON_MASTER_KEYS do not open its keys")
+                    continue
+                }
+            }
+            if own.isEmpty {
+                found("app \(app.id)", .warning, "no credentials: it can send to no provider")
+            } else {
+                found("app \(app.id)", .ok, "\(own.count) credential(s)")
+            }
+            guard let keys else { continue }
+            for credential in own { examine(credential, keys, providers) }
+        }
+    }
+
+    private mutating func examine(
+        _ credential: StoredCredential,
+        _ keys: KeyRing,
+        _ providers: ProviderConfiguration?
+    ) {
+        let name =
+            "credential \(credential.app) \(credential.platform.rawValue)"
+            + (credential.name.isEmpty ? "" : " \(credential.name)")
+        do {
+            let opened = try keys.open(credential.sealed, context: credential.context)
+            guard let secret = try JSONValue.parse(opened).object else {
+                throw CommandFailure("what was sealed is no object")
+            }
+            switch credential.platform {
+            case .apns: _ = try APNsCredential(secret: secret)
+            case .fcm:
+                _ = try FCMCredential(
+                    secret: secret,
+                    tokenHosts: (providers ?? ProviderConfiguration()).fcmTokenHosts
+                )
+            case .wns: _ = try WNSCredential(secret: secret)
+            }
+            let end = credential.summary["notAfter"]?.string.flatMap(Instant.init(iso8601:))
+            guard let end else { return found(name, .ok, credential.summary.text) }
+            let month: Int64 = 30 * 86_400_000
+            if end <= .now() {
+                found(name, .failed, "its certificate ended \(end.iso8601)")
+            } else if end <= Instant.now().adding(milliseconds: month) {
+                found(name, .warning, "its certificate ends \(end.iso8601)")
+            } else {
+                found(name, .ok, credential.summary.text)
+            }
+        } catch {
+            found(name, .failed, "\(error)")
+        }
+    }
+
+    private mutating func examineWork(_ database: PushDatabase) async throws {
+        let waiting = try await database.outbox.count()
+        found(
+            "outbox",
+            waiting > 1000 ? .warning : .ok,
+            "\(waiting) record(s) wait for Kafka"
+        )
+        let dispatchers = try await database.sessions.count()
+        found(
+            "dispatchers",
+            dispatchers == 0 ? .warning : .ok,
+            dispatchers == 0 ? "none is running: nothing is sent" : "\(dispatchers) running"
+        )
+    }
+}

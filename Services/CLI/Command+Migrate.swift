@@ -1,0 +1,36 @@
+import Kafka
+import PushCore
+import PushEvents
+import PushStorage
+
+extension Command {
+    static let migrate = Command(
+        words: ["migrate"],
+        summary: "brings the schema to this version and creates the Kafka topics that are missing"
+    ) { _, context in
+        // Read first: nothing is half done because of a variable.
+        let (kafka, partitions) = (try context.kafka(), try context.partitions())
+        let database = try context.bareDatabase()
+        let applied = try await database.migrate()
+        if applied.isEmpty {
+            Terminal.say("schema: at version \(PushDatabase.schemaVersion) already")
+        } else {
+            let list = applied.map(String.init).joined(separator: ", ")
+            Terminal.say("schema: applied \(list)")
+        }
+        // Days ahead, so that the first push finds its partition.
+        _ = try await database.maintenance.maintain(now: .now())
+        let names = context.topics.all
+        let created = try await KafkaAdmin.ensureTopics(
+            names.map { (name: $0, partitions: partitions) },
+            kafka,
+            on: context.loop
+        )
+        Terminal.say(
+            created.isEmpty
+                ? "topics: all \(names.count) are there already"
+                : "topics: created \(created.joined(separator: ", "))"
+        )
+        return 0
+    }
+}

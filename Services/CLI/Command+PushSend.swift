@@ -1,0 +1,193 @@
+import Cryptography
+import EventLoop
+import JSON
+import Kafka
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+
+extension Command {
+    static let pushSend = Command(
+        words: ["push", "send"],
+        summary: "writes a push request to Kafka; without a selector, for every device of the app",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [
+            .values("--channel", "<name>", "only devices on one of these channels"),
+            .values("--installation", "<id>", "only these installations"),
+            .values("--identity", "<identity>", "only devices of these identities"),
+            .value("--where", "<json>", "only devices that meet a condition"),
+            .value("--alert", "<text>", "what to show"),
+            .value("--title", "<text>", "above it"),
+            .value("--file", "<request.json>", "a whole request, instead of the above; - is stdin"),
+            .value("--id", "<event id>", "the event's id; the same id is the same push"),
+            .value("--source", "<source>", "the event's source; carillon/cli without it"),
+            .flag("--dry-run", "check it here and send nothing"),
+            .flag("--wait", "until nothing is pending: 0 all delivered, 3 not all, 4 nobody there"),
+            .value("--timeout", "<duration>", "how long --wait waits, such as 30s; 10m without it"),
+            json,
+        ]
+    ) { arguments, context in
+        let app = try arguments.operand(0, "app")
+        guard AppID.isWellFormed(app) else { throw ArgumentsError("\(app) is no app's id") }
+        let timeout = try waitLimit(arguments)
+        var object = try requestObject(arguments, context)
+        if let other = object["app"], other.string != app {
+            throw ArgumentsError("--file is a request for another app")
+        }
+        object["app"] = .string(app)
+        let request: PushRequest
+        do throws(PushRequestError) {
+            request = try PushRequest.parse(object, now: .now())
+        } catch {
+            throw ArgumentsError(error.description)
+        }
+        let eventID = arguments.value("--id") ?? request.id ?? Hex.encode(randomBytes(12))
+        let source = arguments.value("--source") ?? request.source ?? "carillon/cli"
+        for (option, text) in [("--id", eventID), ("--source", source)]
+        where !(1...256).contains(text.utf8.count) {
+            throw ArgumentsError("\(option) takes 1 to 256 bytes")
+        }
+        let pushID = PushIdentity.pushID(
+            app: app,
+            source: source,
+            eventID: eventID,
+            digest: sha256
+        )
+        let record = PushEvent.encode(
+            object,
+            app: app,
+            source: source,
+            eventID: eventID,
+            topics: context.topics
+        )
+        if arguments.has("--dry-run") {
+            Terminal.say(try JSONValue.parse(record.value ?? []))
+            return 0
+        }
+        // Who waits needs the database; who does not gets the check where there is one.
+        let database =
+            arguments.has("--wait") || context.reader.optional("DATABASE_URL") != nil
+            ? try await context.database() : nil
+        if let database { _ = try await existing(app, database) }
+        try await produce(record, context)
+        if arguments.has("--json"), !arguments.has("--wait") {
+            Terminal.say(["pushId": .string(pushID), "eventId": .string(eventID)])
+        } else if !arguments.has("--json") {
+            Terminal.say("push \(pushID) (event \(eventID))")
+        }
+        guard arguments.has("--wait"), let database else { return 0 }
+        let push = try await finished(pushID, within: timeout, database, context)
+        Terminal.say(
+            arguments.has("--json")
+                ? JSONValue.object(shownPush(push)).text : Self.summary(of: push)
+        )
+        return exitCode(of: push)
+    }
+
+    private static func requestObject(
+        _ arguments: Arguments,
+        _ context: CommandContext
+    ) throws -> JSONObject {
+        let shorthands = [
+            "--channel", "--installation", "--identity", "--where", "--alert", "--title",
+        ]
+        if let path = arguments.value("--file") {
+            for option in shorthands where arguments.has(option) {
+                throw ArgumentsError("\(option) does not go with --file: the file says it all")
+            }
+            let text = try context.file(path == "-" ? "/dev/stdin" : path, "--file")
+            let value: JSONValue
+            do throws(JSONError) {
+                value = try JSONValue.parse(text)
+            } catch {
+                throw ArgumentsError("--file is not JSON: \(error.description)")
+            }
+            guard let object = value.object else {
+                throw ArgumentsError("--file does not hold a JSON object")
+            }
+            return object
+        }
+        guard let alert = arguments.value("--alert") else {
+            throw ArgumentsError("--alert or --file is missing")
+        }
+        var data: JSONObject = ["alert": .string(alert)]
+        data["title"] = arguments.value("--title").map(JSONValue.string)
+        var object: JSONObject = [:]
+        for (option, field) in [
+            ("--channel", "channels"), ("--installation", "installations"),
+            ("--identity", "identities"),
+        ] where arguments.has(option) {
+            object[field] = .array(arguments.values(option).map(JSONValue.string))
+        }
+        if let text = arguments.value("--where") {
+            guard let condition = try? JSONValue.parse(text) else {
+                throw ArgumentsError("--where takes JSON")
+            }
+            object["where"] = condition
+        }
+        object["data"] = .object(data)
+        return object
+    }
+
+    private static func waitLimit(_ arguments: Arguments) throws -> Duration {
+        guard let text = arguments.value("--timeout") else { return .seconds(600) }
+        guard arguments.has("--wait") else { throw ArgumentsError("--timeout needs --wait") }
+        guard let limit = parseDuration(text) else {
+            throw ArgumentsError("--timeout takes a number with its unit: 500ms, 30s, 10m")
+        }
+        return limit
+    }
+
+    private static func produce(
+        _ record: OutgoingRecord,
+        _ context: CommandContext
+    ) async throws {
+        let producer = try KafkaProducer(try context.kafka(), on: context.loop)
+        let errors: [KafkaError?]
+        do {
+            errors = try await producer.send([
+                KafkaOutgoing(
+                    topic: record.topic,
+                    key: record.key,
+                    value: record.value,
+                    headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
+                )
+            ])
+        } catch {
+            await producer.close()
+            throw error
+        }
+        await producer.close()
+        if let error = errors.first ?? nil {
+            throw CommandFailure("the push was not written: \(error.description)")
+        }
+    }
+
+    /// The push once nothing of it is pending.
+    private static func finished(
+        _ id: String,
+        within limit: Duration,
+        _ database: PushDatabase,
+        _ context: CommandContext
+    ) async throws -> StoredPush {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            if let push = try await database.pushes.find(id), push.status.isFinal { return push }
+            guard ContinuousClock.now < deadline else {
+                throw CommandFailure("the push is not finished after \(limit)")
+            }
+            try await context.loop.sleep(for: .milliseconds(100))
+        }
+    }
+
+    private static func exitCode(of push: StoredPush) -> Int32 {
+        switch push.status {
+        case .failed, .cancelled: 1
+        case .queued, .planning, .sending, .done:
+            push.ledger.targeted == 0
+                ? 4 : push.ledger.delivered == push.ledger.targeted ? 0 : 3
+        }
+    }
+}

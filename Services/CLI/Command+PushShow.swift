@@ -1,0 +1,160 @@
+import EventLoop
+import JSON
+import PushCore
+import PushStorage
+import ServiceKit
+
+extension Command {
+    static let pushShow = Command(
+        words: ["push", "show"],
+        summary: "shows what became of a push",
+        operands: ["push id"],
+        options: [
+            .value(
+                "--event",
+                "<id>",
+                "the push of an event, instead of its id; the latest of them"
+            ),
+            .value("--app", "<app>", "with --event, of this app only"),
+            .flag("--recount", "count the rows and compare them with the books; 1 if they differ"),
+            .flag("--watch", "go on until nothing is pending"), json,
+        ]
+    ) { arguments, context in
+        let event = arguments.value("--event")
+        guard (arguments.operands.first == nil) != (event == nil) else {
+            throw ArgumentsError("push show takes a push id or --event <id>")
+        }
+        if let id = arguments.operands.first, !PushIdentity.isUUID(id) {
+            throw ArgumentsError("\"\(id)\" is no push id; for an event's id use --event")
+        }
+        let database = try await context.database()
+        let found: StoredPush?
+        if let event {
+            found = try await database.pushes.find(eventID: event, app: arguments.value("--app"))
+                .first
+        } else {
+            found = try await database.pushes.find(arguments.operands.first ?? "")
+        }
+        guard var push = found else {
+            throw CommandFailure(
+                event.map { "no push came from the event \($0) yet" } ?? "there is no such push"
+            )
+        }
+        if arguments.has("--watch") {
+            push = try await watched(push, arguments, database, context)
+        }
+        guard arguments.has("--recount") else {
+            show(push, counted: nil, arguments)
+            return 0
+        }
+        guard let (books, counted) = try await database.pushes.audit(push.id) else {
+            throw CommandFailure("there is no such push")
+        }
+        show(books, counted: counted, arguments)
+        return agrees(books.ledger, counted) && books.ledger.balances ? 0 : 1
+    }
+
+    private static func watched(
+        _ push: StoredPush,
+        _ arguments: Arguments,
+        _ database: PushDatabase,
+        _ context: CommandContext
+    ) async throws -> StoredPush {
+        var push = push
+        while !push.status.isFinal {
+            if !arguments.has("--json") { Terminal.say(line(of: push)) }
+            let shown = push
+            while push == shown {
+                try await context.loop.sleep(for: .milliseconds(250))
+                guard let next = try await database.pushes.find(push.id) else { return push }
+                push = next
+            }
+        }
+        return push
+    }
+
+    private static func show(
+        _ push: StoredPush,
+        counted: Ledger?,
+        _ arguments: Arguments
+    ) {
+        if arguments.has("--json") {
+            var object = shownPush(push)
+            if let counted {
+                var recount = shownLedger(counted)
+                recount["agrees"] = .bool(agrees(push.ledger, counted))
+                object["recount"] = .object(recount)
+            }
+            Terminal.say(.object(object))
+            return
+        }
+        Terminal.say(summary(of: push))
+        guard let counted else { return }
+        Terminal.say("rows       \(figures(of: counted))")
+        Terminal.say(
+            agrees(push.ledger, counted)
+                ? "the books agree with the rows" : "THE BOOKS DO NOT AGREE WITH THE ROWS"
+        )
+    }
+
+    /// `invalidTokens` is no sum of rows.
+    private static func agrees(_ books: Ledger, _ counted: Ledger) -> Bool {
+        var books = books
+        books.invalidTokens = counted.invalidTokens
+        return books == counted
+    }
+
+    static func shownPush(_ push: StoredPush) -> JSONObject {
+        var object: JSONObject = [
+            "pushId": .string(push.id), "objectId": .string(push.id), "app": .string(push.app),
+            "eventId": .string(push.eventID), "eventSource": .string(push.eventSource),
+            "status": .string(push.status.rawValue),
+        ]
+        for (name, value) in shownLedger(push.ledger) { object[name] = value }
+        object["invalidTokens"] = JSONValue(push.ledger.invalidTokens)
+        object["devices"] = JSONValue(push.ledger.targeted)
+        object["successes"] = JSONValue(push.ledger.delivered)
+        object["createdAt"] = .string(push.createdAt.iso8601)
+        object["updatedAt"] = .string(push.updatedAt.iso8601)
+        object["finishedAt"] = push.finishedAt.map { .string($0.iso8601) }
+        object["expiresAt"] = push.expiresAt.map { .string($0.iso8601) }
+        object["error"] = push.error.map { .string($0) }
+        if !push.notes.isEmpty { object["notes"] = .object(push.notes) }
+        return object
+    }
+
+    private static func shownLedger(_ ledger: Ledger) -> JSONObject {
+        [
+            "targeted": JSONValue(ledger.targeted), "delivered": JSONValue(ledger.delivered),
+            "failed": JSONValue(ledger.failed), "expired": JSONValue(ledger.expired),
+            "suppressed": JSONValue(ledger.suppressed), "inDoubt": JSONValue(ledger.inDoubt),
+            "pending": JSONValue(ledger.pending),
+        ]
+    }
+
+    private static func figures(of ledger: Ledger) -> String {
+        "targeted \(ledger.targeted)  delivered \(ledger.delivered)  failed \(ledger.failed)  "
+            + "expired \(ledger.expired)  suppressed \(ledger.suppressed)  "
+            + "in doubt \(ledger.inDoubt)  pending \(ledger.pending)"
+    }
+
+    private static func line(of push: StoredPush) -> String {
+        "\(push.status.rawValue): \(figures(of: push.ledger))"
+    }
+
+    static func summary(of push: StoredPush) -> String {
+        var rows = [
+            ["push", push.id], ["app", push.app],
+            ["event", push.eventID + (push.eventSource.isEmpty ? "" : " of \(push.eventSource)")],
+            ["status", push.status.rawValue], ["created", push.createdAt.iso8601],
+        ]
+        if let time = push.finishedAt { rows.append(["finished", time.iso8601]) }
+        if let error = push.error { rows.append(["error", error]) }
+        if !push.notes.isEmpty { rows.append(["notes", push.notes.text]) }
+        rows.append(["ledger", figures(of: push.ledger)])
+        if push.ledger.invalidTokens > 0 {
+            rows.append(["tokens", "\(push.ledger.invalidTokens) died"])
+        }
+        return Terminal.table(rows)
+    }
+}
