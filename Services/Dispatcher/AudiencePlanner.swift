@@ -1,5 +1,8 @@
 import EventLoop
+import JSON
 import Observability
+import PushCore
+import PushProviders
 import PushStorage
 import ServiceKit
 
@@ -67,15 +70,33 @@ actor AudiencePlanner: ServicePart {
     /// - Returns: Whether there was a push to plan.
     private func planNext() async throws -> Bool {
         guard let session = await engine.workingSession else { return false }
+        guard let push = try await claim(session) else { return false }
         do {
-            guard let push = try await database.deliveries.claimPlanning(session: session) else {
-                return false
+            if push.request.isDryRun {
+                try await rehearse(push, session: session)
+            } else {
+                try await plan(push, session: session)
             }
-            try await plan(push, session: session)
+            return true
+        } catch let error as StorageError where error.isOfTheValues {
+            log.error(
+                "a push cannot be planned",
+                [.pushID: .string(push.id), .error: .string(error.description)]
+            )
+            try await database.pushes.fail(push.id, error: error.description)
             return true
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is another's, or the push was cancelled meanwhile.
             return false
+        }
+    }
+
+    private func claim(_ session: Int) async throws -> PlanningPush? {
+        do {
+            return try await database.deliveries.claimPlanning(session: session)
+        } catch let error as StorageError where error.kind == .sessionLost {
+            await engine.abandon(session: session)
+            return nil
         }
     }
 
@@ -99,5 +120,42 @@ actor AudiencePlanner: ServicePart {
             "audience planned",
             [.pushID: .string(push.id), .app: .string(push.app), .count: .integer(total)]
         )
+    }
+
+    /// Everything but sending: how many of each platform there are, and what one would get.
+    private func rehearse(_ push: PlanningPush, session: Int) async throws {
+        let counts = try await database.deliveries.countAudience(push)
+        let context = PushContext(pushID: push.id, eventID: "", request: push.request)
+        var result: JSONObject = [:]
+        for platform in Platform.allCases {
+            guard let count = counts[platform], count > 0 else { continue }
+            var entry: JSONObject = ["count": .integer(Int64(count))]
+            do throws(RenderingError) {
+                entry["payload"] = .object(try context.payload(platform).shown)
+            } catch {
+                entry["error"] = .string(error.description)
+            }
+            result[platform.rawValue] = .object(entry)
+        }
+        try await database.deliveries.finishDryRun(
+            session: session,
+            pushID: push.id,
+            result: result
+        )
+        log.info("dry run", [.pushID: .string(push.id), .app: .string(push.app)])
+    }
+}
+
+extension RenderedPayload {
+    /// For people: the headers, and the body parsed where it is JSON. What is put in per device is
+    /// left out.
+    fileprivate var shown: JSONObject {
+        var headers: JSONObject = [:]
+        for header in self.headers { headers[header.name] = .string(header.value) }
+        let text = String(decoding: body, as: UTF8.self)
+        return [
+            "headers": .object(headers),
+            "body": (try? JSONValue.parse(body)) ?? .string(text),
+        ]
     }
 }

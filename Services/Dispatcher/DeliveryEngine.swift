@@ -230,6 +230,9 @@ actor DeliveryEngine: ServicePart {
     /// What to do with one delivery before anything is sent.
     private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
         let delivery = owned.delivery
+        if let reason = delivery.suppression {
+            return .finished(.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
+        }
         if DeliveryAttempts.isExpired(at: now, expiresAt: expiry(of: delivery)) {
             return .finished(
                 .settle(.expired),

@@ -59,9 +59,7 @@ extension PushRequest {
         guard request.data != nil || !request.native.isEmpty else {
             throw PushRequestError("data", .missing("an object, or native, says what to send"))
         }
-        if try fields.boolean("dry_run") == true {
-            throw PushRequestError("dry_run", .unsupported)
-        }
+        request.isDryRun = try fields.boolean("dry_run") ?? false
         try readTimes(fields, now: now, into: &request)
         try readOptions(fields, into: &request)
         return request

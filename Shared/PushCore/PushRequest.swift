@@ -24,6 +24,8 @@ package struct PushRequest: Sendable, Equatable {
     package var notificationLabel: String?
     /// `_notificationChannel`: Android's notification channel.
     package var androidChannel: String?
+    /// Everything but sending.
+    package var isDryRun: Bool
     /// What the request holds beyond the contract. Kept in the push's record.
     package var unknownFields: [String]
 
@@ -103,6 +105,7 @@ package struct PushRequest: Sendable, Equatable {
         self.data = data
         native = NativePayloads()
         environment = .production
+        isDryRun = false
         unknownFields = []
     }
 

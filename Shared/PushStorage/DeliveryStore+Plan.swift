@@ -81,7 +81,21 @@ extension DeliveryStore {
                 """,
                 [.integer(session)]
             )
-            return try claimed.first.map(Self.planningPush)
+            guard let row = claimed.first else { return nil }
+            do {
+                return try Self.planningPush(row)
+            } catch let error as StorageError where error.kind == .corrupt {
+                // Left alone it would stand before all others for ever.
+                _ = try await transaction.execute(
+                    """
+                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
+                        updated_at = now(), finished_at = now()
+                    WHERE id = $1
+                    """,
+                    [.uuid(try row.uuid("id")), .text(error.description)]
+                )
+                return nil
+            }
         }
     }
 
@@ -256,16 +270,26 @@ extension DeliveryStore {
         i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, p.expires_at
         """
 
+    /// Who names an installation is told of it: one that cannot be sent to gets a delivery without
+    /// a token, which its owner suppresses for the reason in the row.
     private static let byInstallationSQL = """
-        INSERT INTO deliveries AS d (\(deliveryColumns))
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint
+        INSERT INTO deliveries AS d (\(deliveryColumns), last_reason)
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint,
+            CASE WHEN i.reachable THEN NULL
+                WHEN i.valid THEN 'the installation has no device token'
+                ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
         FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
         JOIN pushes p ON p.id = w.push_id
         CROSS JOIN LATERAL (
-            SELECT * FROM installations n WHERE n.app = p.app AND n.object_id = w.name
-            UNION ALL
-            SELECT * FROM installations n WHERE n.app = p.app AND n.installation_id = w.name) i
-        WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
+            SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.valid,
+                n.invalid_reason, n.created_at, n.valid AND n.token IS NOT NULL AS reachable,
+                CASE WHEN n.valid THEN coalesce(n.token, '') ELSE '' END AS token
+            FROM (
+                SELECT * FROM installations m WHERE m.app = p.app AND m.object_id = w.name
+                UNION ALL
+                SELECT * FROM installations m
+                WHERE m.app = p.app AND m.installation_id = w.name) n) i
+        WHERE i.provider IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
         ON CONFLICT DO NOTHING RETURNING \(qualified)
         """
@@ -343,17 +367,7 @@ extension DeliveryStore {
         var parameters: [PostgresValue] = [
             .uuid(push.id), .optional(text: cursor), .integer(limit),
         ]
-        var conditions = ""
-        func add(_ list: [String]?, _ condition: (String) -> String) {
-            guard let list else { return }
-            parameters.append(.textArray(list))
-            conditions += " AND " + condition("$\(parameters.count)::text[]")
-        }
-        add(selectors.channels) { "n.channels && \($0)" }
-        add(selectors.identities) { "n.identity = ANY (\($0))" }
-        add(selectors.installations) {
-            "(n.object_id = ANY (\($0)) OR n.installation_id = ANY (\($0)))"
-        }
+        let conditions = selectors.conditions(&parameters)
         let result = try await transaction.execute(
             """
             WITH page AS (
@@ -376,6 +390,22 @@ extension DeliveryStore {
         return (
             try row.integer("inserted"), seen < limit ? nil : try row.textOrNil("last")
         )
+    }
+}
+
+extension PushRequest.Selectors {
+    /// What an installation `n` has to fulfil, each condition behind an `AND`.
+    func conditions(_ parameters: inout [PostgresValue]) -> String {
+        var conditions = ""
+        func add(_ list: [String]?, _ condition: (String) -> String) {
+            guard let list else { return }
+            parameters.append(.textArray(list))
+            conditions += " AND " + condition("$\(parameters.count)::text[]")
+        }
+        add(channels) { "n.channels && \($0)" }
+        add(identities) { "n.identity = ANY (\($0))" }
+        add(installations) { "(n.object_id = ANY (\($0)) OR n.installation_id = ANY (\($0)))" }
+        return conditions
     }
 }
 
@@ -413,6 +443,8 @@ private struct DirectAudience {
     }
 
     private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
+        // Counted by the planner, and never a delivery.
+        if push.request.isDryRun { return false }
         switch push.request.audience {
         case .tokens(let list):
             guard list.count <= room else { return false }

@@ -30,6 +30,8 @@ package struct Delivery: Sendable, Equatable {
     package var unanswered: Int
     package var expiresAt: Instant?
     package var createdAt: Instant
+    /// Why it is not to be sent at all: its installation was named, and cannot be reached.
+    package var suppression: String?
 
     package var pushID: String { key.pushID }
     package var target: String { key.target }
@@ -37,7 +39,7 @@ package struct Delivery: Sendable, Equatable {
     static let columns = """
         day::text AS day, push_id, target, app, installation_id, provider, environment,
         environment_explicit, token, locale, apns_topic, lane, attempts, unanswered, expires_at,
-        created_at
+        created_at, last_reason
         """
 
     static func read(_ row: PostgresRow) throws -> Delivery {
@@ -45,6 +47,7 @@ package struct Delivery: Sendable, Equatable {
         guard let platform = Platform(rawValue: provider) else {
             throw StorageError(.corrupt, "a delivery is for the unknown provider \(provider)")
         }
+        let token = try row.text("token")
         return Delivery(
             key: DeliveryKey(
                 day: try row.text("day"),
@@ -55,7 +58,7 @@ package struct Delivery: Sendable, Equatable {
             installationID: try row.textOrNil("installation_id"),
             device: DeviceTarget(
                 provider: platform,
-                token: try row.text("token"),
+                token: token,
                 environment: PushEnvironment(rawValue: try row.text("environment")) ?? .none,
                 environmentIsExplicit: try row.boolean("environment_explicit")
             ),
@@ -65,7 +68,8 @@ package struct Delivery: Sendable, Equatable {
             attempts: try row.integer("attempts"),
             unanswered: try row.integer("unanswered"),
             expiresAt: try row.instantOrNil("expires_at"),
-            createdAt: try row.instant("created_at")
+            createdAt: try row.instant("created_at"),
+            suppression: token.isEmpty ? try row.textOrNil("last_reason") ?? "no token" : nil
         )
     }
 }
@@ -202,7 +206,7 @@ package struct DeliveryStore: Sendable {
     static let qualified = """
         d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
         d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
-        d.attempts, d.unanswered, d.expires_at, d.created_at
+        d.attempts, d.unanswered, d.expires_at, d.created_at, d.last_reason
         """
 }
 

@@ -1,0 +1,52 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// A dry run: everything but sending. It leaves no deliveries and nothing on the books, only its
+/// result in the push's record.
+extension DeliveryStore {
+    /// How many devices of each platform a push that this session plans would go to.
+    package func countAudience(_ push: PlanningPush) async throws -> [Platform: Int] {
+        switch push.request.audience {
+        case .tokens(let tokens):
+            return Dictionary(grouping: tokens, by: \.platform).mapValues(\.count)
+        case .installations(let selectors):
+            if selectors.selectsNobody { return [:] }
+            var parameters: [PostgresValue] = [.uuid(push.id)]
+            let conditions = selectors.conditions(&parameters)
+            let rows = try await database.execute(
+                """
+                SELECT n.provider, count(*) AS count
+                FROM pushes p JOIN installations n ON n.app = p.app
+                WHERE p.id = $1 AND n.valid AND n.token IS NOT NULL
+                    AND n.created_at <= p.planned_until\(conditions)
+                GROUP BY n.provider
+                """,
+                parameters
+            ).rows
+            var counts: [Platform: Int] = [:]
+            for row in rows {
+                guard let platform = Platform(rawValue: try row.text("provider")) else { continue }
+                counts[platform] = try row.integer("count")
+            }
+            return counts
+        }
+    }
+
+    /// Writes the result down, under `dryRun` in the push's notes, and ends the push.
+    ///
+    /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
+    package func finishDryRun(session: Int, pushID: String, result: JSONObject) async throws {
+        let changed = try await database.execute(
+            """
+            UPDATE pushes SET status = 'done', planner = NULL, finished_at = now(),
+                updated_at = now(), notes = notes || $3::jsonb
+            WHERE id = $1 AND planner = $2 AND status = 'planning'
+            """,
+            [
+                .uuid(pushID), .integer(session), .json(.object(["dryRun": .object(result)])),
+            ]
+        )
+        guard changed.affectedRows == 1 else { throw StorageError.sessionLost }
+    }
+}
