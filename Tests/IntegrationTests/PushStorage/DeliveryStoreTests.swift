@@ -322,7 +322,25 @@ struct DeliveryStoreTests {
 
             let second = try fixture.push("second", all)
             let rest = try await database.deliveries.plan(session: session, [second])
-            #expect(Set(rest.deliveries.compactMap(\.installationID)) == valid)
+            // Who names the dead one is told so: its delivery has no token, and a reason.
+            let reachable = rest.deliveries.filter { $0.suppression == nil }
+            #expect(Set(reachable.compactMap(\.installationID)) == valid)
+            let suppressed = rest.deliveries.filter { $0.suppression != nil }
+            #expect(suppressed.map(\.installationID) == [dying.objectID])
+            #expect(suppressed.map(\.device.token) == [""])
+            #expect(
+                suppressed.compactMap(\.suppression)
+                    == ["the installation is invalid: Unregistered"]
+            )
+            // An audience that does not name it leaves it out.
+            let everyone = try fixture.push("everyone", [:])
+            _ = try await database.deliveries.plan(session: session, [everyone])
+            _ = try await database.deliveries.claimPlanning(session: session)
+            let page = try await database.deliveries.planPage(
+                session: session,
+                pushID: everyone.id
+            )
+            #expect(page.inserted == 2)
             // The app is opened again: the device names its token, and lives.
             let revived = try await fixture.install(fixture.iPhone("af01"))
             #expect(revived.objectID == dying.objectID)
