@@ -1,4 +1,145 @@
+import Cryptography
+import EventLoop
+import HTTPServer
+import JSON
+import Kafka
+import Observability
+import PushCore
+import ServiceKit
+
+/// Stands in for APNs, FCM, WNS and MPNS, as strict as they are, with scripted faults.
+///
+/// Flow: listener → `Destination` → that provider's checker → the first `Rule` that matches →
+/// `ReceivedLog` → answer. State is in memory, in `SimulatorCore`; credentials are files. Shutdown
+/// answers what was received; nothing else is promised.
 @main
 struct Simulator {
-    static func main() async {}
+    static func main() async {
+        await runService(
+            "simulator",
+            about: "stands in for APNs, FCM, WNS and MPNS",
+            variables: """
+                HTTP_PORT (control, 8085), HTTP_TLS_PORT (providers, 8443), SIMULATOR_SANDBOX_PORT
+                (8444), SIMULATOR_CREDENTIALS_DIR (./carillon-simulator), SIMULATOR_CA_FILE (ca.pem
+                in it), SIMULATOR_HOST (127.0.0.1), SIMULATOR_KAFKA (false), KAFKA_TOPIC_PREFIX,
+                KAFKA_PARTITIONS (12).
+                """,
+            reading: SimulatorConfiguration.init,
+            parts: makeParts
+        )
+    }
+}
+
+/// The control stands first, so that it answers to the end. Credentials are on disk and every port
+/// is bound before any part runs: ready means usable.
+func makeParts(
+    _ configuration: SimulatorConfiguration,
+    in runtime: ServiceRuntime
+) async throws -> [any ServicePart] {
+    let folder = try CredentialFolder(configuration, now: Instant.now().seconds)
+    let core = SimulatorCore(on: runtime.mainLoop, log: runtime.log, metrics: runtime.metrics)
+    var known = CredentialSet()
+    known.apns = [folder.apnsKey]
+    known.fcm = [folder.fcmAccount]
+    known.wns = [folder.wnsClient]
+    await core.add(known)
+
+    let pair = try folder.authority.issue(hosts: configuration.certificateHosts)
+    let certificate = HTTPServerConfiguration.Certificate.pem(
+        certificate: pair.certificatePEM,
+        privateKey: pair.privateKeyPEM
+    )
+    let providers = try providerServer(
+        configuration,
+        runtime,
+        core,
+        .providers,
+        port: configuration.providerPort,
+        certificate,
+        [.http2, .http11]
+    )
+    let sandbox = try providerServer(
+        configuration,
+        runtime,
+        core,
+        .sandbox,
+        port: configuration.sandboxPort,
+        certificate,
+        [.http2]
+    )
+    let control = try HTTPServer(
+        HTTPServerConfiguration(host: configuration.host, port: configuration.controlPort),
+        loops: [runtime.mainLoop],
+        log: runtime.log,
+        metrics: runtime.metrics
+    ) { _ in
+        var router = Router()
+        router.addOperationsRoutes(runtime)
+        addControlRoutes(to: &router, core)
+        addProviderRoutes(to: &router, core, by: .plain)
+        return router
+    }
+
+    let providerPort = try await providers.start().first?.port ?? configuration.providerPort
+    let sandboxPort = try await sandbox.start().first?.port ?? configuration.sandboxPort
+    runtime.log.info(
+        "sandbox listening",
+        [.scheme: "https", .port: .integer(sandboxPort)]
+    )
+    let controlPort = try await control.start().first?.port ?? configuration.controlPort
+    let host = configuration.publicHost
+    let name = host.contains(":") ? "[\(host)]" : host
+    let tokenURI = "https://\(name):\(providerPort)/token"
+    try folder.write(
+        tokenURI: tokenURI,
+        ports: [
+            "control": JSONValue(controlPort), "providers": JSONValue(providerPort),
+            "sandbox": JSONValue(sandboxPort),
+        ]
+    )
+    await core.attach(servers: [providers, sandbox], tokenURI: tokenURI)
+    let broker = try configuration.hostsKafka ? MockBroker(configuration, log: runtime.log) : nil
+    var parts: [any ServicePart] = [part("control", control)]
+    if let broker { parts.append(broker) }
+    return parts + [part("providers", providers), part("sandbox", sandbox)]
+}
+
+private func providerServer(
+    _ configuration: SimulatorConfiguration,
+    _ runtime: ServiceRuntime,
+    _ core: SimulatorCore,
+    _ entrance: Entrance,
+    port: Int,
+    _ certificate: HTTPServerConfiguration.Certificate,
+    _ protocols: [HTTPServerConfiguration.ApplicationProtocol]
+) throws -> HTTPServer {
+    var server = HTTPServerConfiguration(
+        host: configuration.host,
+        port: nil,
+        tls: HTTPServerConfiguration.TLS(
+            port: port,
+            certificate: certificate,
+            applicationProtocols: protocols,
+            requestsClientCertificate: true
+        )
+    )
+    // Providers keep connections for hours; senders must not come to rely on less.
+    server.idleTimeout = .seconds(3600)
+    server.http2.maxConcurrentStreams = 1
+    // The sandbox's port is logged under a message of its own.
+    let log = entrance == .sandbox ? Log.disabled : runtime.log
+    return try HTTPServer(
+        server,
+        loops: [runtime.mainLoop],
+        log: log,
+        metrics: runtime.metrics
+    ) { _ in
+        var router = Router()
+        addProviderRoutes(to: &router, core, by: entrance)
+        return router
+    }
+}
+
+private func part(_ name: String, _ server: HTTPServer) -> Part {
+    Part(name, notReady: { server.notReadyReason() }, run: { try await server.run() })
 }

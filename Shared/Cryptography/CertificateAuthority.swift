@@ -24,6 +24,16 @@ package struct CertificateAuthority: Sendable {
         certificatePEM = try certificate.pem()
     }
 
+    /// Takes up one that was made before.
+    ///
+    /// - Throws: `badPEM`, or `badCertificate` where the two are no pair.
+    package init(certificatePEM: String, privateKeyPEM: String) throws(CryptographyError) {
+        _ = try checkCertificatePair(certificatePEM: certificatePEM, privateKeyPEM: privateKeyPEM)
+        try self.init(Certificate(pem: certificatePEM), SigningKey(pem: privateKeyPEM))
+    }
+
+    package func privateKeyPEM() throws(CryptographyError) -> String { try key.privateKeyPEM() }
+
     /// Issues a certificate for a server, or for a client.
     ///
     /// - Parameters:

@@ -148,6 +148,13 @@ package final class HTTPServer: @unchecked Sendable {
         }
     }
 
+    /// Tells one HTTP/2 connection how many streams may be open on it.
+    package func setMaxConcurrentStreams(_ count: Int, connection: Int) {
+        for server in serverLoops {
+            server.loop.execute { server.setMaxConcurrentStreams(count, connection: connection) }
+        }
+    }
+
     /// Sends GOAWAY: streams beyond `lastStreamID` are dropped, the others answered, then the
     /// connection is closed. A `connection` of nil means every one, a `lastStreamID` of nil the
     /// newest stream that has come.

@@ -149,6 +149,10 @@ final class ServerLoop: @unchecked Sendable {
         }
     }
 
+    func setMaxConcurrentStreams(_ count: Int, connection id: Int) {
+        (connections[id]?.driver as? HTTP2Connection)?.setMaxConcurrentStreams(count)
+    }
+
     func goaway(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
         for connection in Array(connections.values) where id == nil || connection.id == id {
             (connection.driver as? HTTP2Connection)?

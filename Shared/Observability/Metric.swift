@@ -90,6 +90,13 @@ package struct Metric: Hashable, Sendable {
         "Errors that librdkafka reported, by name."
     )
 
+    // Simulator.
+    package static let simulatorRequests = Metric(
+        "simulator_requests_total",
+        .counter,
+        "Requests that the simulated providers received, by provider and status."
+    )
+
     // Pushes.
     package static let pushEvents = Metric(
         "push_events_total",

@@ -1,0 +1,40 @@
+import EventLoop
+import Kafka
+import Observability
+import ServiceKit
+
+/// librdkafka's mock cluster with the house's topics, for a laptop without a broker. It keeps its
+/// records in memory, and forgets them when the simulator stops.
+final class MockBroker: ServicePart {
+    let name = "mock broker"
+    private let cluster: MockKafkaCluster
+
+    /// The topics of the house, as `carillon migrate` would make them.
+    static let topics = [
+        "push.requests", "push.outcomes", "dataset.changes", "config.published", "PUSH_RC",
+        "push.dead-letters",
+    ]
+
+    init(_ configuration: SimulatorConfiguration, log: Log) throws {
+        cluster = try MockKafkaCluster()
+        for topic in Self.topics {
+            try cluster.createTopic(
+                configuration.kafkaTopicPrefix + topic,
+                partitions: configuration.kafkaPartitions
+            )
+        }
+        log.info("mock broker", [.bootstrap: .string(cluster.bootstrapServers)])
+    }
+
+    /// Serves until its task is cancelled; librdkafka has threads of its own.
+    func run() async throws {
+        let (forever, continuation) = AsyncStream.makeStream(of: Never.self)
+        await withTaskCancellationHandler {
+            for await _ in forever {}
+        } onCancel: {
+            continuation.finish()
+        }
+        let cluster = cluster
+        try await EventLoop.current?.blocking { cluster.close() }
+    }
+}

@@ -1,0 +1,441 @@
+import EventLoop
+import HTTPServer
+import JSON
+import Observability
+import PushCore
+
+/// Which of the simulator's ports a request came in by.
+enum Entrance: Sendable {
+    /// TLS: every provider.
+    case providers
+    /// TLS: APNs' sandbox, and nothing else.
+    case sandbox
+    /// Plain: MPNS' unauthenticated channels.
+    case plain
+
+    var environment: String { self == .sandbox ? "sandbox" : "production" }
+}
+
+/// The state of the simulated providers, and the one place where a request is judged, scripted,
+/// recorded and answered. Lives on one loop.
+actor SimulatorCore {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    struct Settings: Sendable {
+        /// For connections that may have more than one stream.
+        var maxConcurrentStreams = 1000
+        /// After so many requests a connection gets GOAWAY; nil: never.
+        var goawayAfter: Int?
+        /// Of FCM's and WNS' access tokens, in seconds.
+        var accessTokenLifetime: Int64 = 3599
+    }
+
+    private struct ConnectionState {
+        var apns = APNsConnection()
+        var requestCount = 0
+        /// Whether more than one stream is allowed already.
+        var isRaised = false
+        var entrance: Entrance
+    }
+
+    /// Connections that are remembered: those of long ago are forgotten, and begin anew.
+    private static let maximumConnections = 20_000
+
+    private let log: Log
+    private let metrics: Metrics
+    private var apns = APNsChecker()
+    private var fcm = FCMChecker()
+    private var wns = WNSChecker()
+    private var rules = RuleBook()
+    private var received = ReceivedLog()
+    private var settings = Settings()
+    private var connections: [Int: ConnectionState] = [:]
+    private var servers: [HTTPServer] = []
+    private var tokenURI = ""
+
+    init(on loop: EventLoop, log: Log, metrics: Metrics) {
+        self.loop = loop
+        self.log = log
+        self.metrics = metrics
+    }
+
+    /// Takes what is known once the listeners are bound.
+    func attach(servers: [HTTPServer], tokenURI: String) {
+        self.servers = servers
+        self.tokenURI = tokenURI
+    }
+
+    func add(_ credentials: CredentialSet) {
+        for key in credentials.apns { apns.add(key) }
+        for account in credentials.fcm { fcm.add(account) }
+        for client in credentials.wns { wns.add(client) }
+    }
+
+    // MARK: Providers
+
+    func serve(_ request: HTTPServerRequest, by entrance: Entrance) async -> HTTPServerResponse {
+        let destination = Destination(request, by: entrance)
+        if case .none = destination { return .problem(HTTPProblem(status: 404)) }
+        guard let endpoint = destination.tokenEndpoint else {
+            return await push(request, to: destination, by: entrance)
+        }
+        let now = Instant.now()
+        if let rule = rules.take(
+            destination.provider,
+            token: nil,
+            path: request.path,
+            isPush: false,
+            roll: Self.roll
+        ) {
+            return await scripted(rule, Judgement(), request, destination, entrance, now)
+        }
+        let response = grant(endpoint, request, now.seconds)
+        count(destination.provider.rawValue + "Token", "\(response.status)")
+        return response
+    }
+
+    private func grant(
+        _ endpoint: Destination.TokenEndpoint,
+        _ request: HTTPServerRequest,
+        _ now: Int64
+    ) -> HTTPServerResponse {
+        guard request.method == .post else { return .problem(HTTPProblem(status: 405)) }
+        let lifetime = settings.accessTokenLifetime
+        switch endpoint {
+        case .google:
+            let own = request.headers["host"].map { "https://\($0)/token" }
+            return fcm.grant(
+                request,
+                audiences: [tokenURI, own ?? tokenURI],
+                now: now,
+                lifetime: lifetime
+            )
+        case .live:
+            return wns.grantLive(request, now: now, lifetime: lifetime)
+        case .entra(let tenant):
+            return wns.grantEntra(request, tenant: tenant, now: now, lifetime: lifetime)
+        }
+    }
+
+    private func push(
+        _ request: HTTPServerRequest,
+        to destination: Destination,
+        by entrance: Entrance
+    ) async -> HTTPServerResponse {
+        let now = Instant.now()
+        var state = connections[request.connectionID] ?? ConnectionState(entrance: entrance)
+        state.requestCount += 1
+        let judgement: Judgement
+        switch destination {
+        case .apns:
+            if request.protocolVersion == .http2 {
+                judgement = apns.judge(
+                    request,
+                    environment: entrance.environment,
+                    now: now.seconds,
+                    connection: &state.apns
+                )
+            } else {
+                judgement = .of { _ throws(Refusal) in throw Refusal(505, "HTTP2Required") }
+            }
+        case .fcm(let project):
+            judgement = fcm.judge(request, project: project, now: now.seconds)
+        case .wns:
+            judgement = wns.judge(request, now: now.seconds)
+        case .mpns:
+            judgement = MPNSChecker.judge(request)
+        case .token, .none:
+            return .problem(HTTPProblem(status: 404))
+        }
+        raiseStreams(&state, request, isAPNs: destination == .apns)
+        remember(state, request.connectionID)
+        let rule =
+            judgement.status == 200
+            ? rules.take(
+                destination.provider,
+                token: judgement.token,
+                path: request.path,
+                isPush: true,
+                roll: Self.roll
+            )
+            : nil
+        var response: HTTPServerResponse
+        if let rule {
+            response = await scripted(rule, judgement, request, destination, entrance, now)
+        } else {
+            response = answer(judgement, request, destination, entrance, now)
+            record(request, judgement, destination, entrance, now, response, reason: nil)
+        }
+        if let limit = settings.goawayAfter, state.requestCount == limit,
+            response.effect == .answer
+        {
+            response.effect = .goaway(lastStreamID: nil, code: 0, data: Self.goawayData)
+        }
+        return response
+    }
+
+    private static let goawayData = Array(#"{"reason":"Shutdown"}"#.utf8)
+
+    private static func roll() -> Double { Double.random(in: 0..<100) }
+
+    /// One stream until the first valid provider token; other providers know no such thing.
+    private func raiseStreams(
+        _ state: inout ConnectionState,
+        _ request: HTTPServerRequest,
+        isAPNs: Bool
+    ) {
+        guard !state.isRaised, request.protocolVersion == .http2,
+            !isAPNs || state.apns.isTrusted
+        else { return }
+        state.isRaised = true
+        for server in servers {
+            server.setMaxConcurrentStreams(
+                settings.maxConcurrentStreams,
+                connection: request.connectionID
+            )
+        }
+    }
+
+    private func remember(_ state: ConnectionState, _ connection: Int) {
+        if connections.count >= Self.maximumConnections, connections[connection] == nil {
+            let oldest = connections.keys.sorted().prefix(Self.maximumConnections / 2)
+            for key in oldest { connections[key] = nil }
+        }
+        connections[connection] = state
+    }
+
+    // MARK: Answers
+
+    private func answer(
+        _ judgement: Judgement,
+        _ request: HTTPServerRequest,
+        _ destination: Destination,
+        _ entrance: Entrance,
+        _ now: Instant,
+        timestamp: Int64? = nil
+    ) -> HTTPServerResponse {
+        switch destination.provider {
+        case .apns:
+            return APNsAnswer.make(
+                status: judgement.status,
+                reason: judgement.reason,
+                timestamp: timestamp ?? now.milliseconds,
+                notificationID: request.headers["apns-id"]?.lowercased() ?? uuid(),
+                environment: entrance.environment
+            )
+        case .fcm:
+            guard judgement.status != 200 else {
+                return FCMAnswer.accepted(
+                    project: destination.project ?? "",
+                    isDryRun: judgement.isDryRun
+                )
+            }
+            return FCMAnswer.refused(
+                status: judgement.status,
+                errorCode: judgement.reason,
+                message: judgement.detail,
+                field: judgement.field
+            )
+        case .wns:
+            return WNSAnswer.make(
+                status: judgement.status,
+                description: judgement.detail,
+                to: request
+            )
+        case .mpns:
+            return MPNSChecker.answer(status: judgement.status, to: request)
+        }
+    }
+
+    /// Answers as a rule says, after its delay.
+    private func scripted(
+        _ rule: Rule,
+        _ judgement: Judgement,
+        _ request: HTTPServerRequest,
+        _ destination: Destination,
+        _ entrance: Entrance,
+        _ now: Instant
+    ) async -> HTTPServerResponse {
+        var judgement = judgement
+        if let status = rule.status {
+            judgement.status = status
+            judgement.reason = rule.reason
+            judgement.detail = rule.reason
+            if status != 200, rule.reason == nil {
+                judgement.reason =
+                    destination.provider == .fcm
+                    ? FCMAnswer.errorCode(for: status)
+                    : destination.provider == .apns ? APNsAnswer.reason(for: status) : nil
+            }
+            if destination.provider == .fcm { judgement.detail = nil }
+        }
+        var response = answer(
+            judgement,
+            request,
+            destination,
+            entrance,
+            now,
+            timestamp: rule.timestamp
+        )
+        if destination.tokenEndpoint != nil {
+            response = OAuthAnswer.error(
+                judgement.status,
+                rule.reason ?? "temporarily_unavailable",
+                "Scripted."
+            )
+        }
+        if let body = rule.body {
+            response.body = body
+            let isJSON = (try? JSONValue.parse(body)) != nil
+            response.headers["content-type"] =
+                body.isEmpty ? nil : isJSON ? "application/json" : "text/html; charset=UTF-8"
+        }
+        // WNS says the same twice; a script need not.
+        if let state = rule.headers["x-wns-status"] {
+            response.headers["x-wns-notificationstatus"] = state
+        }
+        for field in rule.headers { response.headers[field.name] = field.value }
+        response.effect = Self.effect(rule, request)
+        let ended = rule.ending == .answer || rule.ending == .goaway && rule.status != nil
+        if destination.tokenEndpoint != nil {
+            count(
+                destination.provider.rawValue + "Token",
+                ended ? "\(response.status)" : rule.ending.rawValue
+            )
+        } else {
+            record(
+                request,
+                judgement,
+                destination,
+                entrance,
+                now,
+                ended ? response : nil,
+                reason: ended ? nil : rule.ending.rawValue
+            )
+        }
+        let delay = Int.random(in: rule.delayMilliseconds)
+        if delay > 0 {
+            // Only a connection that is gone cuts a delay short, and it gets no answer anyway.
+            try? await loop.sleep(for: .milliseconds(delay))
+        }
+        return response
+    }
+
+    private static func effect(
+        _ rule: Rule,
+        _ request: HTTPServerRequest
+    ) -> HTTPServerResponse.Effect {
+        switch rule.ending {
+        case .answer: return .answer
+        case .hang: return .hang
+        case .reset:
+            // REFUSED_STREAM says that nothing was processed; INTERNAL_ERROR says nothing.
+            return .reset(code: rule.reason == "REFUSED_STREAM" ? 7 : 2)
+        case .goaway:
+            let last = rule.status == nil ? request.streamID.map { max(0, $0 - 2) } : nil
+            return .goaway(lastStreamID: last, code: 0, data: goawayData)
+        }
+    }
+
+    // MARK: Records
+
+    private func record(
+        _ request: HTTPServerRequest,
+        _ judgement: Judgement,
+        _ destination: Destination,
+        _ entrance: Entrance,
+        _ now: Instant,
+        _ response: HTTPServerResponse?,
+        reason: String?
+    ) {
+        let reason = reason ?? judgement.reason ?? judgement.detail
+        let provider = destination.provider
+        received.append(
+            ReceivedRequest(
+                provider: provider,
+                environment: entrance.environment,
+                judgement: judgement,
+                status: response?.status,
+                reason: reason,
+                at: now.iso8601,
+                request: request
+            )
+        )
+        metrics.counter(
+            .simulatorRequests,
+            ["provider": provider.rawValue, "status": response.map { "\($0.status)" } ?? "none"]
+        ).add(1)
+        var data: [LogKey: LogValue] = [
+            .provider: .string(provider.rawValue), .environment: .string(entrance.environment),
+            .connection: .integer(request.connectionID),
+        ]
+        if let status = response?.status { data[.status] = .integer(status) }
+        if let reason { data[.reason] = .string(reason) }
+        log.info("push received", data)
+    }
+
+    private func count(_ name: String, _ outcome: String) {
+        received.count(name, outcome)
+    }
+
+    // MARK: Control
+
+    func receivedListing(after: Int) -> [UInt8] { received.listing(after: after) }
+
+    func forgetReceived() { received.clear() }
+
+    func counts() -> JSONValue { received.countsListing }
+
+    func ruleListing() -> JSONValue { rules.listing }
+
+    func replaceRules(_ value: JSONValue) throws(ControlError) { try rules.replace(with: value) }
+
+    func settingsListing() -> JSONValue {
+        [
+            "maxConcurrentStreams": JSONValue(settings.maxConcurrentStreams),
+            "goawayAfter": settings.goawayAfter.map { JSONValue($0) } ?? .null,
+            "accessTokenLifetime": .integer(settings.accessTokenLifetime),
+        ]
+    }
+
+    /// Changes the settings that are given; `null` gives back the default.
+    func change(_ value: JSONValue) throws(ControlError) {
+        guard let object = value.object else { throw ControlError("settings", "are not an object") }
+        var changed = settings
+        let usual = Settings()
+        let reader = FieldReader(object, at: "")
+        for key in object.keys {
+            switch key {
+            case "maxConcurrentStreams":
+                changed.maxConcurrentStreams =
+                    try reader.integer(key, in: 1...100_000) ?? usual.maxConcurrentStreams
+            case "goawayAfter":
+                changed.goawayAfter = try reader.integer(key, in: 1...Int.max)
+            case "accessTokenLifetime":
+                changed.accessTokenLifetime =
+                    try reader.integer(key, in: 1...31_536_000).map(Int64.init)
+                    ?? usual.accessTokenLifetime
+            case "revokeAccessTokens":
+                guard let isWanted = object[key]?.bool else {
+                    throw ControlError(key, "is neither true nor false")
+                }
+                if isWanted {
+                    fcm.revokeTokens()
+                    wns.revokeTokens()
+                }
+            default: throw ControlError(key, "is not known")
+            }
+        }
+        if changed.maxConcurrentStreams != settings.maxConcurrentStreams {
+            for (id, state) in connections where state.isRaised {
+                for server in servers {
+                    server.setMaxConcurrentStreams(changed.maxConcurrentStreams, connection: id)
+                }
+            }
+        }
+        settings = changed
+    }
+}
