@@ -90,7 +90,7 @@ final class ConnectionHandle: @unchecked Sendable {
         }
     }
 
-    /// - Parameter sql: One statement, parsed each time.
+    /// Sends one statement that is parsed each time.
     func send(_ sql: String, _ parameters: EncodedParameters) -> Bool {
         unsafe parameters.withPointers { count, values, lengths, formats in
             unsafe PQsendQueryParams(pointer, sql, count, nil, values, lengths, formats, 0) == 1
@@ -106,7 +106,7 @@ final class ConnectionHandle: @unchecked Sendable {
         }
     }
 
-    /// - Parameter refusal: Makes the server fail the COPY.
+    /// Ends a COPY FROM; a `refusal` makes the server fail it.
     func endCopy(refusal: String?) -> Bool {
         if let refusal { return unsafe PQputCopyEnd(pointer, refusal) == 1 }
         return unsafe PQputCopyEnd(pointer, nil) == 1

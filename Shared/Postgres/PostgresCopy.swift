@@ -236,7 +236,7 @@ struct CopyEncoder {
 }
 
 extension PostgresConnection {
-    /// - Parameter wanted: `.copyIn` or `.copyOut`, whichever the statement begins.
+    /// Sends a COPY; `wanted` is `.copyIn` or `.copyOut`, whichever it begins.
     func beginCopy(_ sql: String, _ wanted: ResultHandle.Status) async throws {
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain()

@@ -108,8 +108,13 @@ extension PostgresPool {
     /// Hands out a statement's rows in batches, while the server goes on only as fast as `body`
     /// takes them. One snapshot, one transaction, no statement timeout.
     ///
-    /// - Parameter batch: Rows a call; the last call may have fewer.
+    /// - Parameters:
+    ///   - sql: One statement that returns rows.
+    ///   - parameters: Its values, `$1` on.
+    ///   - batch: Rows a call; the last call may have fewer.
+    ///   - body: Takes each batch. Its error, or a cancellation, ends the statement.
     /// - Returns: How many rows there were.
+    /// - Throws: What `body` throws; `PostgresError`; `CancellationError`.
     package func stream(
         _ sql: String,
         _ parameters: [PostgresValue] = [],
@@ -132,7 +137,10 @@ extension PostgresPool {
     /// - Parameters:
     ///   - query: A SELECT without parameters.
     ///   - columns: Names for the readers of the rows; positions work without.
+    ///   - batch: Rows a call; the last call may have fewer.
+    ///   - body: Takes each batch. Its error, or a cancellation, ends the COPY.
     /// - Returns: How many rows there were.
+    /// - Throws: What `body` throws; `PostgresError`; `CancellationError`.
     package func copyOut(
         _ query: String,
         columns: [String] = [],
@@ -162,6 +170,7 @@ extension PostgresPool {
     ///   - columns: Their types are asked of the server, the values must fit them.
     ///   - next: The next rows; nil at the end.
     /// - Returns: How many rows were copied.
+    /// - Throws: What `next` throws; `PostgresError`; `CancellationError`. Nothing is copied then.
     package func copyIn(
         table: String,
         columns: [String],

@@ -39,8 +39,10 @@ extension PostgresPool {
 
     /// Hears a channel's notifications, also after a reconnect.
     ///
-    /// - Parameter handler: Called on the loop with each payload, and with `""` whenever the
-    ///   connection was lost and is back, for notifications may have been missed. It must be quick.
+    /// - Parameters:
+    ///   - channel: Any name; quoted here.
+    ///   - handler: Called on the loop with each payload, and with `""` whenever the connection was
+    ///     lost and is back, for notifications may have been missed. It must be quick.
     /// - Returns: Once the server listens; keep it, and cancel it in the end.
     /// - Throws: `PostgresError`, retryable if the server could not be reached in time.
     package func listen(

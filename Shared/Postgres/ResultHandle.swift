@@ -79,7 +79,7 @@ struct ResultHandle: ~Copyable {
         }
     }
 
-    /// - Parameter columns: Those of an earlier run of the same statement, if there was one.
+    /// Copies all out; `columns` are those of an earlier run of the same statement, if any.
     func makeResult(columns: ColumnSet?) -> PostgresResult {
         var builder = RowBlockBuilder(columns: columns ?? makeColumns())
         append(to: &builder)

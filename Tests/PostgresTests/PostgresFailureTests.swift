@@ -1,0 +1,148 @@
+import EventLoop
+import Foundation
+import Observability
+import Synchronization
+import Testing
+
+@testable import Postgres
+
+@Suite(.enabled(if: TestServer.isThere, TestServer.reason), .timeLimit(.minutes(1)))
+struct PostgresFailureTests {
+    private final class Tally: Sendable {
+        let goOn = Atomic(true)
+        let answered = Mutex<[Int]>([])
+        let failures = Mutex<[any Error]>([])
+    }
+
+    @Test("Backends killed under load: every answered write is there, failures are retryable")
+    func killedUnderLoad() async throws {
+        try await TestPool.with { test in
+            _ = try await test.pool.execute("CREATE TABLE t (n bigint)")
+            let tally = Tally()
+            try await test.withAnother { other in
+                let writers = (0..<32).map { writer in
+                    Task(executorPreference: test.loop) {
+                        var n = writer << 32
+                        while tally.goOn.load(ordering: .relaxed) {
+                            n += 1
+                            let key = n
+                            do {
+                                if key % 4 == 0 {
+                                    try await test.pool.transaction { transaction in
+                                        _ = try await transaction.execute(
+                                            "INSERT INTO t VALUES ($1)",
+                                            [.integer(key)]
+                                        )
+                                    }
+                                } else {
+                                    _ = try await test.pool.execute(
+                                        "INSERT INTO t VALUES ($1)",
+                                        [.integer(key)]
+                                    )
+                                }
+                                tally.answered.withLock { $0.append(key) }
+                            } catch { tally.failures.withLock { $0.append(error) } }
+                        }
+                    }
+                }
+                for round in 1...5 {
+                    while tally.answered.withLock({ $0.count }) < round * 300 {
+                        try await test.loop.sleep(for: .milliseconds(2))
+                    }
+                    #expect(try await test.killBackends(by: other) > 0)
+                }
+                let soFar = tally.answered.withLock { $0.count }
+                while tally.answered.withLock({ $0.count }) < soFar + 300 {
+                    try await test.loop.sleep(for: .milliseconds(2))
+                }
+                tally.goOn.store(false, ordering: .relaxed)
+                for writer in writers { await writer.value }
+            }
+            let stored = Set(
+                try await test.pool.execute("SELECT n FROM t").rows.map { try $0.integer(0) }
+            )
+            let missing = tally.answered.withLock { $0.filter { !stored.contains($0) } }
+            #expect(missing.isEmpty, "\(missing.count) answered writes are gone")
+            let errors = tally.failures.withLock { $0 }
+            #expect(!errors.isEmpty, "the kills hit nothing")
+            for error in errors {
+                let error = try #require(error as? PostgresError, "\(error)")
+                #expect(error.isRetryable && error.kind == .connectionLost, "\(error)")
+            }
+            #expect(test.pool.notReadyReason() == nil)
+        }
+    }
+
+    @Test("A killed stream is a retryable error")
+    func killedStream() async throws {
+        try await TestPool.with { test in
+            try await test.withAnother { other in
+                let error = try await postgresError {
+                    _ = try await test.pool.stream(
+                        "SELECT n, repeat('x', 1000) FROM generate_series(1, 1000000) n"
+                    ) { _ in _ = try await test.killBackends(by: other) }
+                }
+                #expect(error.kind == .connectionLost && error.isRetryable)
+            }
+            #expect(try await test.pool.execute("SELECT 1")[0].integer(0) == 1)
+        }
+    }
+
+    @Test("The pool tells when it is not ready, and when it is again")
+    func readiness() async throws {
+        try await TestPool.with { test in
+            #expect(test.pool.notReadyReason() == nil)
+            try await test.withAnother { other in
+                let transitions = Mutex<Set<String>>([])
+                _ = try await test.killBackends(by: other)
+                while transitions.withLock({ !$0.contains("lost") }) {
+                    if test.pool.notReadyReason() != nil {
+                        _ = transitions.withLock { $0.insert("lost") }
+                    }
+                    try await test.loop.sleep(for: .milliseconds(1))
+                }
+                while test.pool.notReadyReason() != nil {
+                    try await test.loop.sleep(for: .milliseconds(1))
+                }
+            }
+            #expect(test.metrics.exposition().contains("postgres_reconnects_total 1"))
+        }
+    }
+
+    @Test("Notifications arrive in order; after a lost connection the handler is told and hears on")
+    func listening() async throws {
+        try await TestPool.with { test in
+            let (stream, continuation) = AsyncStream<String>.makeStream()
+            let channel = "Room \"\(test.schema)\""
+            let listener = try await test.pool.listen(channel) { continuation.yield($0) }
+            var heard = stream.makeAsyncIterator()
+            func notify(_ text: String) async throws {
+                _ = try await test.pool.execute(
+                    "SELECT pg_notify($1, $2)",
+                    [.text(channel), .text(text)]
+                )
+            }
+            for text in ["one", "two"] { try await notify(text) }
+            #expect(await heard.next() == "one")
+            #expect(await heard.next() == "two")
+            try await test.withAnother { other in _ = try await test.killBackends(by: other) }
+            #expect(await heard.next() == "", "told that something may have been missed")
+            while (try? await notify("three")) == nil {}
+            #expect(await heard.next() == "three")
+            await listener.cancel()
+            try await notify("four")
+            let second = try await test.pool.listen(channel) { continuation.yield("second " + $0) }
+            try await notify("five")
+            #expect(await heard.next() == "second five")
+            await second.cancel()
+        }
+    }
+
+    @Test("A channel that the server refuses is an error, not a wait")
+    func refusedChannel() async throws {
+        try await TestPool.with { test in
+            let error = try await postgresError { _ = try await test.pool.listen("") { _ in } }
+            #expect(error.kind == .server)
+        }
+    }
+}
