@@ -18,10 +18,21 @@ extension PostgresConnection {
     /// Waits until libpq has a whole result, row or end.
     func waitForResult(isCancellable: Bool = true) async throws {
         while handle.isBusy {
-            try await waitForSocket(.readable, isCancellable: isCancellable)
+            // What has come already is taken without asking the loop.
             guard handle.consumeInput() else { throw broken() }
-            if handle.usesTLS, !handle.consumeInput() { throw broken() }
+            guard handle.isBusy else { return }
+            try await waitForInput(isCancellable: isCancellable)
         }
+    }
+
+    /// Waits until there is more to read. In a long stream it first lets more come: on a busy
+    /// machine each wake-up displaces the server, who then sends 8 KiB a time slice.
+    func waitForInput(isCancellable: Bool = true) async throws {
+        streamWaits += 1
+        if streamWaits > 16, isCancellable { try await loop.sleep(for: .milliseconds(1)) }
+        try await waitForSocket(.readable, isCancellable: isCancellable)
+        guard handle.consumeInput() else { throw broken() }
+        if handle.usesTLS, !handle.consumeInput() { throw broken() }
     }
 
     func broken() -> PostgresError {
@@ -33,6 +44,7 @@ extension PostgresConnection {
     ///
     /// - Returns: The last one's result.
     func runScript(_ sql: String, isCancellable: Bool = true) async throws -> PostgresResult {
+        streamWaits = 0
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain(isCancellable: isCancellable)
         var last = PostgresResult.empty
@@ -63,6 +75,7 @@ extension PostgresConnection {
     /// Starts a statement whose rows `nextRows` hands out.
     func beginStream(_ sql: String, _ parameters: [PostgresValue]) async throws {
         currentColumns = nil
+        streamWaits = 0
         let encoded = try EncodedParameters(parameters)
         guard handle.send(sql, encoded), handle.setSingleRowMode() else { throw broken() }
         try await flushPlain()
@@ -105,16 +118,18 @@ extension PostgresConnection {
 
     // MARK: Ending what was cut short
 
-    /// Stops what the server does for this connection and reads what is left of it. It takes 5 s at
-    /// most; then the connection is closed instead.
-    func abandonPlain() async {
+    /// Stops what the server does for this connection, unless it was the server that ended it, and
+    /// reads what is left. It takes 5 s at most; then the connection is closed instead.
+    func abandonPlain(after error: any Error) async {
         guard mode == .plain else { return }
         let timer = loop.schedule(after: .seconds(5)) { [weak self] in
             self?.fail(PostgresError(.connectionLost, "cancelling took too long"))
         }
         defer { timer.cancel() }
-        cancelRunning()
-        await settleCancellation()
+        if (error as? PostgresError)?.kind != .server {
+            cancelRunning()
+            await settleCancellation()
+        }
         try? await drainPlain()
     }
 
@@ -131,8 +146,7 @@ extension PostgresConnection {
                     switch unsafe handle.getCopyData({ _ in }) {
                     case .data: continue
                     case .wait:
-                        try await waitForSocket(.readable, isCancellable: false)
-                        guard handle.consumeInput() else { throw broken() }
+                        try await waitForInput(isCancellable: false)
                     case .end, .failed: break draining
                     }
                 }

@@ -39,6 +39,8 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// Of the stream or COPY that runs.
     var currentColumns: ColumnSet?
+    /// How often it has waited for more rows.
+    var streamWaits = 0
 
     private var brokenWaiters: [CheckedContinuation<Void, Never>] = []
     var onNotification: ((String, String) -> Void)?

@@ -238,6 +238,7 @@ struct CopyEncoder {
 extension PostgresConnection {
     /// Sends a COPY; `wanted` is `.copyIn` or `.copyOut`, whichever it begins.
     func beginCopy(_ sql: String, _ wanted: ResultHandle.Status) async throws {
+        streamWaits = 0
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain()
         guard let (status, _) = try await nextStatus(), status == wanted else {
@@ -247,16 +248,21 @@ extension PostgresConnection {
 
     /// - Returns: Nil when all rows were handed out.
     func nextCopiedRows(limit: Int, into decoder: inout CopyDecoder) async throws -> RowBlock? {
+        var isDry = false
         reading: while decoder.rowCount < limit {
             switch unsafe handle.getCopyData({ unsafe decoder.receive($0) }) {
             case .data:
+                isDry = false
                 guard decoder.decode() else {
                     throw PostgresError(.decoding, "that is no binary COPY")
                 }
+            case .wait where isDry:
+                isDry = false
+                try await waitForInput()
             case .wait:
-                try await waitForSocket(.readable)
+                // What has come already is taken without asking the loop.
+                isDry = true
                 guard handle.consumeInput() else { throw broken() }
-                if handle.usesTLS, !handle.consumeInput() { throw broken() }
             case .end, .failed:
                 // The command's own result: done, or the error.
                 while try await nextStatus() != nil {}

@@ -216,7 +216,7 @@ extension PostgresPool {
             count("ok")
             return value
         } catch {
-            await connection.abandonPlain()
+            await connection.abandonPlain(after: error)
             if connection.mode == .plain {
                 _ = try? await connection.runScript("ROLLBACK", isCancellable: false)
                 try? connection.enterPipelineMode()

@@ -7,6 +7,7 @@ extension PostgresPool {
         let handler: @Sendable (String) -> Void
         /// Until the first LISTEN is acknowledged.
         private var continuation: CheckedContinuation<Void, any Error>?
+        var isListening: Bool { continuation == nil }
         private(set) var deadline: ContinuousClock.Instant
 
         init(
@@ -83,12 +84,15 @@ extension PostgresPool {
         let request = PostgresRequest(
             "LISTEN \(quotedIdentifier(subscription.channel))",
             isPrepared: false
-        ) { result in
+        ) { [weak connection] result in
             switch result {
             case .success: subscription.listening()
             case .failure(let error):
-                // A lost connection is tried again; a refusal is not.
-                if (error as? PostgresError)?.isRetryable != true { subscription.fail(error) }
+                // A refusal is told; what may pass is tried again, on another connection.
+                guard let lost = error as? PostgresError, lost.isRetryable else {
+                    return subscription.fail(error)
+                }
+                connection?.fail(lost)
             }
         }
         connection.submit(request)
@@ -116,7 +120,9 @@ extension PostgresPool {
     }
 
     private func notified(_ channel: String, _ payload: String) {
-        for subscription in subscriptions.values where subscription.channel == channel {
+        // One that is still waiting for its LISTEN hears nothing from before it.
+        for subscription in subscriptions.values
+        where subscription.channel == channel && subscription.isListening {
             subscription.handler(payload)
         }
     }

@@ -71,7 +71,7 @@ package actor PostgresTransaction {
             _ = try await connection.runScript(sql)
             try connection.enterPipelineMode()
         } catch {
-            await connection.abandonPlain()
+            await connection.abandonPlain(after: error)
             try? connection.enterPipelineMode()
             let told = connection.lossAsSeenByBorrower(of: error)
             state = .failed((told as? PostgresError) ?? PostgresError(.usage, "cancelled"))
