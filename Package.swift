@@ -107,7 +107,7 @@ let package = Package(
             name: "Support",
             dependencies: [
                 "JSON", "Observability", "EventLoop", "Postgres", "Kafka", "HTTPTransport",
-                "Cryptography", "PushCore", "PushStorage",
+                "HTTPServer", "Cryptography", "PushCore", "PushStorage",
             ],
             path: "Tests/Support",
             swiftSettings: settings
@@ -117,12 +117,21 @@ let package = Package(
         tests("PostgresTests", ["Postgres", "EventLoop"]),
         tests("KafkaTests", ["Kafka", "EventLoop"]),
         tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop", "Cryptography"]),
-        tests("HTTPTransportTests", ["HTTPTransport", "HTTPServer", "EventLoop"]),
+        tests(
+            "HTTPTransportTests",
+            ["HTTPTransport", "HTTPServer", "EventLoop", "Cryptography"]
+        ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography"]),
         tests("PushCoreTests", ["PushCore", "PushEvents"]),
-        tests("PushProvidersTests", ["PushProviders", "PushCore"]),
+        tests(
+            "PushProvidersTests",
+            [
+                "PushProviders", "PushCore", "HTTPTransport", "HTTPServer", "EventLoop",
+                "Cryptography", "JSON", "Observability",
+            ]
+        ),
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
         tests("DispatcherTests", ["Dispatcher", "PushEvents", "PushCore", "JSON"]),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),

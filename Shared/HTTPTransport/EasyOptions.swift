@@ -145,7 +145,7 @@ private func onPreRequest(
     _ localPort: Int32
 ) -> Int32 {
     guard let transfer = unsafe transfer(pointer) else { return CURL_PREREQFUNC_ABORT }
-    return transfer.willSend() ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+    return transfer.willSend(fromPort: Int(localPort)) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
 /// The one place where sockets are opened, so the one place that sees each resolved address.

@@ -29,6 +29,9 @@ package final class HTTPClient: @unchecked Sendable {
     private let multi: UnsafeMutableRawPointer
     private var state = State.open
     private var transfers: [UInt: Transfer] = [:]
+    private var gate = ConnectionGate()
+    /// Taken out of libcurl until the call before them has been answered; in `transfers` too.
+    private var heldBack: [UInt: Transfer] = [:]
     private var watches: [Int32: DescriptorWatch] = [:]
     private var libcurlTimer: LoopTimer?
     private var deadlineTimer: LoopTimer?
@@ -87,7 +90,15 @@ package final class HTTPClient: @unchecked Sendable {
         }
         let transfer: Transfer
         do throws(HTTPTransportError) {
-            transfer = try Transfer(request, configuration, completion: completion)
+            transfer = try Transfer(
+                request,
+                configuration,
+                admits: { [unowned self] call, port in
+                    self.configuration.version == .http1Only
+                        || self.gate.admits(call, onPort: port)
+                },
+                completion: completion
+            )
         } catch {
             fail(error, completion)
             return
@@ -126,6 +137,7 @@ package final class HTTPClient: @unchecked Sendable {
         watches = [:]
         let unfinished = transfers
         transfers = [:]
+        heldBack = [:]
         for transfer in unfinished.values {
             unsafe curl_multi_remove_handle(multi, transfer.easyHandle)
         }
@@ -196,22 +208,54 @@ package final class HTTPClient: @unchecked Sendable {
     }
 
     private func finishTransfers() {
-        var finished: [(Transfer, Result<HTTPResponse, HTTPTransportError>)] = []
+        var finished: [Finished] = []
         var code = CURLE_OK
         while let handle = unsafe carillon_multi_next_finished(multi, &code) {
             let key = UInt(bitPattern: handle)
-            guard let transfer = transfers.removeValue(forKey: key) else {
-                unsafe curl_multi_remove_handle(multi, handle)
+            unsafe curl_multi_remove_handle(multi, handle)
+            guard let transfer = transfers[key] else { continue }
+            if code != CURLE_OK, transfer.takeHeldBack() {
+                heldBack[key] = transfer
                 continue
             }
+            transfers[key] = nil
             finished.append((transfer, transfer.result(code)))
-            unsafe curl_multi_remove_handle(multi, handle)
         }
         complete(finished)
     }
 
+    private func letThrough() {
+        guard !heldBack.isEmpty else { return }
+        let transfers = heldBack.values
+        heldBack = [:]
+        var refused: [Finished] = []
+        for transfer in transfers {
+            if unsafe curl_multi_add_handle(multi, transfer.easyHandle) == CURLM_OK { continue }
+            self.transfers[transfer.key] = nil
+            let error = HTTPTransportError(
+                .local,
+                requestWasNotSent: !transfer.mayHaveBeenSent
+            )
+            refused.append((transfer, .failure(error)))
+        }
+        if !refused.isEmpty { complete(refused) }
+    }
+
+    private typealias Finished = (Transfer, Result<HTTPResponse, HTTPTransportError>)
+
     /// After libcurl has let go: a completion may send again, or close.
-    private func complete(_ finished: [(Transfer, Result<HTTPResponse, HTTPTransportError>)]) {
+    private func complete(_ finished: [Finished]) {
+        var opensGate = false
+        for (transfer, result) in finished {
+            let wasAnswered = (try? result.get()) != nil
+            let unblocks = gate.finished(
+                transfer.key,
+                wasAnswered: wasAnswered,
+                port: transfer.port
+            )
+            opensGate = opensGate || unblocks
+        }
+        if opensGate, state != .closed { letThrough() }
         for (transfer, result) in finished {
             if case .failure(let error) = result {
                 log.debug("call failed", [.error: .string(error.debugDescription)])
@@ -238,13 +282,15 @@ package final class HTTPClient: @unchecked Sendable {
         let now = ContinuousClock.now
         let overdue = transfers.values.filter { $0.deadline <= now }
         for transfer in overdue {
-            transfers.removeValue(forKey: transfer.key)
+            transfers[transfer.key] = nil
+            heldBack[transfer.key] = nil
             unsafe curl_multi_remove_handle(multi, transfer.easyHandle)
         }
         if transfers.isEmpty {
             deadlineTimer?.cancel()
             deadlineTimer = nil
         }
+        if gate.runsOutOfPatience(at: now) { letThrough() }
         complete(overdue.map { ($0, .failure($0.timedOut())) })
     }
 

@@ -20,6 +20,10 @@ final class Transfer {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     private let errorText: UnsafeMutablePointer<CChar>
 
+    /// Asks the client's gate whether this call may go out from a local port.
+    private let admits: (UInt, Int) -> Bool
+    private(set) var port: Int?
+    private var isHeldBack = false
     private var timesSent = 0
     private var addressWasRefused = false
     private var isTooLarge = false
@@ -33,6 +37,7 @@ final class Transfer {
     init(
         _ request: HTTPRequest,
         _ configuration: HTTPTransportConfiguration,
+        admits: @escaping (UInt, Int) -> Bool,
         completion: @escaping HTTPClient.Completion
     ) throws(HTTPTransportError) {
         guard let url = URLParts(request.url) else {
@@ -51,6 +56,7 @@ final class Transfer {
         self.request = request
         self.url = url
         self.verdict = verdict
+        self.admits = admits
         self.completion = completion
         unsafe self.handle = unsafe handle
         maximumResponseBytes = configuration.maximumResponseBytes
@@ -168,9 +174,22 @@ final class Transfer {
     // MARK: What libcurl tells
 
     /// Just before the request goes out on a connection that stands.
-    func willSend() -> Bool {
+    func willSend(fromPort port: Int) -> Bool {
+        guard timesSent == 0 || request.isRepeatable else { return false }
+        guard admits(key, port) else {
+            isHeldBack = true
+            return false
+        }
         timesSent += 1
-        return timesSent == 1 || request.isRepeatable
+        self.port = port
+        return true
+    }
+
+    /// Whether this end is only that of an attempt that another call had to go before: to be added
+    /// again. Asking resets it.
+    func takeHeldBack() -> Bool {
+        defer { isHeldBack = false }
+        return isHeldBack
     }
 
     /// - Returns: Whether a connection may be opened there. One through a proxy goes to the proxy,
