@@ -62,7 +62,13 @@ struct PlatformData {
         }
         for name in subObjects {
             guard let object = data[name]?.object else { continue }
-            for (key, value) in object { fields[key] = value.isNull ? nil : value }
+            for (key, value) in object {
+                if value.isNull {
+                    fields.removeValue(forKey: key)
+                } else {
+                    fields[key] = value
+                }
+            }
         }
     }
 

@@ -4,8 +4,8 @@ internal import PushCore
 
 /// APNs for one credential in one environment.
 ///
-/// With a provider token APNs allows a new connection one request until it has seen a valid token,
-/// so one goes ahead and the rest follows on its answer; and again whenever the connection changes.
+/// With a provider token APNs allows a new connection one request until it has seen a valid token:
+/// the transport's gate sees to that.
 final class APNsClient: ProviderClient, @unchecked Sendable {
     private let credential: APNsCredential
     private let origin: String
@@ -13,13 +13,10 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private let slot: ConnectionSlot
     private let queue: DeliveryQueue
     private let timeout: Duration
-    private let fullLimit: Int
     private let clock: () -> Instant
     private let log: Log
     private var isClosed = false
     private var isRetiring = false
-    /// The connections on which a token has been accepted.
-    private var openGeneration: Int?
 
     /// - Parameters:
     ///   - credential: Whose pushes these are.
@@ -45,8 +42,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         self.clock = clock
         self.log = log
         timeout = configuration.requestTimeout
-        fullLimit = configuration.streamsInFlight
-        queue = DeliveryQueue(limit: tokens == nil ? fullLimit : 1)
+        queue = DeliveryQueue(limit: configuration.streamsInFlight)
         queue.start = { [unowned self] in self.start($0) }
         queue.onEmpty = { [unowned self] in if self.isRetiring { self.close() } }
     }
@@ -110,8 +106,6 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         switch result {
         case .failure(let error):
             if error.discreditsConnection { changeConnection(generation, error.metricLabel) }
-            // Whatever connection comes next has not seen a token.
-            if openGeneration == generation { becameUnknown() }
             queue.finish(delivery, ProviderAnswer(error))
         case .success(let response):
             let classified = APNsAnswer.classify(
@@ -119,7 +113,6 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
                 environmentIsExplicit: delivery.notification.target.environmentIsExplicit,
                 at: clock()
             )
-            if response.status != 403 { becameOpen(generation) }
             react(classified, delivery, generation, bearer)
         }
     }
@@ -155,23 +148,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         return true
     }
 
-    // MARK: The connection
-
     private func changeConnection(_ generation: Int, _ reason: String) {
         guard !isClosed else { return }
-        let before = slot.generation
         slot.replace(generation, because: reason)
-        if slot.generation != before { becameUnknown() }
-    }
-
-    private func becameOpen(_ generation: Int) {
-        guard generation == slot.generation, openGeneration != generation else { return }
-        openGeneration = generation
-        queue.limit = fullLimit
-    }
-
-    private func becameUnknown() {
-        openGeneration = nil
-        if tokens != nil { queue.limit = 1 }
     }
 }

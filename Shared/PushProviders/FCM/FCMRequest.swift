@@ -92,8 +92,9 @@ enum FCMRequest {
         if let alert = fields.take("alert") {
             if let text = alert.string { notification["body"] = .string(text) }
             if let object = alert.object {
-                notification["title"] = object["title"]
-                notification["body"] = object["body"]
+                for key in ["title", "body"] {
+                    if let text = object[key]?.string { notification[key] = .string(text) }
+                }
                 for (apns, fcm) in [
                     ("title-loc-key", "title_loc_key"), ("title-loc-args", "title_loc_args"),
                     ("loc-key", "body_loc_key"), ("loc-args", "body_loc_args"),
@@ -131,7 +132,8 @@ enum FCMRequest {
             let isHigh = request.priority.map { $0 == .high } ?? isNotification
             android["priority"] = isHigh ? "HIGH" : "NORMAL"
         }
-        let bytes = leafBytes(.object(message)) + leafBytes(android["notification"] ?? .null)
+        let counted = [message["notification"], message["data"], android["notification"]]
+        let bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
         guard bytes <= maximumPayloadBytes else {
             throw .tooLarge(bytes: bytes, limit: maximumPayloadBytes)
         }

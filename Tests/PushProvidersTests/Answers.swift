@@ -1,0 +1,23 @@
+import Observability
+import PushCore
+
+@testable import PushProviders
+
+/// Collects what a client completes, from whatever thread.
+final class Answers: @unchecked Sendable {
+    private let lock = Lock()
+    private var collected: [(Int, ProviderAnswer)] = []
+
+    func add(_ index: Int, _ answer: ProviderAnswer) {
+        lock.withLock { collected.append((index, answer)) }
+    }
+
+    /// In the order in which they came.
+    var indices: [Int] { lock.withLock { collected.map(\.0) } }
+
+    func all(_ count: Int) -> [ProviderAnswer]? {
+        lock.withLock {
+            collected.count < count ? nil : collected.sorted { $0.0 < $1.0 }.map(\.1)
+        }
+    }
+}
