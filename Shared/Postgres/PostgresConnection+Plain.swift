@@ -25,11 +25,8 @@ extension PostgresConnection {
         }
     }
 
-    /// Waits until there is more to read. In a long stream it first lets more come: on a busy
-    /// machine each wake-up displaces the server, who then sends 8 KiB a time slice.
+    /// Waits until there is more to read, and reads it.
     func waitForInput(isCancellable: Bool = true) async throws {
-        streamWaits += 1
-        if streamWaits > 16, isCancellable { try await loop.sleep(for: .milliseconds(1)) }
         try await waitForSocket(.readable, isCancellable: isCancellable)
         guard handle.consumeInput() else { throw broken() }
         if handle.usesTLS, !handle.consumeInput() { throw broken() }
@@ -44,7 +41,6 @@ extension PostgresConnection {
     ///
     /// - Returns: The last one's result.
     func runScript(_ sql: String, isCancellable: Bool = true) async throws -> PostgresResult {
-        streamWaits = 0
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain(isCancellable: isCancellable)
         var last = PostgresResult.empty
@@ -75,7 +71,6 @@ extension PostgresConnection {
     /// Starts a statement whose rows `nextRows` hands out.
     func beginStream(_ sql: String, _ parameters: [PostgresValue]) async throws {
         currentColumns = nil
-        streamWaits = 0
         let encoded = try EncodedParameters(parameters)
         guard handle.send(sql, encoded), handle.setSingleRowMode() else { throw broken() }
         try await flushPlain()

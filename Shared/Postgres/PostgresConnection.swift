@@ -39,8 +39,6 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// Of the stream or COPY that runs.
     var currentColumns: ColumnSet?
-    /// How often it has waited for more rows.
-    var streamWaits = 0
 
     private var brokenWaiters: [CheckedContinuation<Void, Never>] = []
     var onNotification: ((String, String) -> Void)?
@@ -135,7 +133,12 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// - Throws: What broke the connection; `CancellationError` if the task is cancelled and this
     ///   may be.
-    func waitForSocket(_ interest: Readiness, isCancellable: Bool = true) async throws {
+    func waitForSocket(
+        _ interest: Readiness,
+        isCancellable: Bool = true,
+        isolation: isolated (any Actor)? = #isolation
+    ) async throws {
+        loop.checkIsolated()
         if let brokenBy { throw brokenBy }
         if watch == nil { watchSocket() }
         guard isCancellable else {
@@ -144,6 +147,9 @@ final class PostgresConnection: @unchecked Sendable {
         }
         try Task.checkCancellation()
         try await withTaskCancellationHandler {
+            // Captured, or the closure would run on the global pool: it does not inherit the
+            // isolation of a nonisolated caller.
+            _ = isolation
             try await withCheckedThrowingContinuation { suspend($0, interest) }
         } onCancel: {
             loop.execute {
@@ -159,6 +165,7 @@ final class PostgresConnection: @unchecked Sendable {
         _ continuation: CheckedContinuation<Void, any Error>,
         _ interest: Readiness
     ) {
+        loop.checkIsolated()
         precondition(socketWaiter == nil, "two wait for one socket")
         socketWaiter = continuation
         watch?.interest = interest

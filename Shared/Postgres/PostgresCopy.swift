@@ -238,7 +238,6 @@ struct CopyEncoder {
 extension PostgresConnection {
     /// Sends a COPY; `wanted` is `.copyIn` or `.copyOut`, whichever it begins.
     func beginCopy(_ sql: String, _ wanted: ResultHandle.Status) async throws {
-        streamWaits = 0
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain()
         guard let (status, _) = try await nextStatus(), status == wanted else {
