@@ -133,7 +133,10 @@ let package = Package(
             ]
         ),
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
-        tests("DispatcherTests", ["Dispatcher", "PushEvents", "PushCore", "JSON"]),
+        tests(
+            "DispatcherTests",
+            ["Dispatcher", "PushEvents", "PushStorage", "PushCore", "JSON"]
+        ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
         tests(
             "IntegrationTests",

@@ -79,12 +79,13 @@ final class CredentialDirectory: @unchecked Sendable {
         if app.isEmpty { credentials = [:] } else { credentials[app] = nil }
     }
 
-    /// The client that a delivery leaves through. Its app was loaded before.
-    func client(for delivery: Delivery) -> Choice {
+    /// The client that a delivery leaves through. Its app was loaded before; `apnsTopic` is the
+    /// installation's own, else the push's.
+    func client(for delivery: Delivery, apnsTopic: String?) -> Choice {
         let platform = delivery.device.provider
         let candidates = credentials[delivery.app]?.all.filter { $0.platform == platform } ?? []
         let credential: StoredCredential
-        switch Self.choose(candidates, topic: delivery.apnsTopic) {
+        switch Self.choose(candidates, topic: apnsTopic) {
         case .success(let chosen): credential = chosen
         case .failure(let problem): return .misconfigured(problem.reason)
         }

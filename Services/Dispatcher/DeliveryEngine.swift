@@ -240,7 +240,8 @@ actor DeliveryEngine: ServicePart {
             )
         }
         let client: any ProviderClient
-        switch credentials.client(for: delivery) {
+        let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
+        switch credentials.client(for: delivery, apnsTopic: apnsTopic) {
         case .client(let found): client = found
         case .misconfigured(let reason):
             return .finished(.settle(.failed), ProviderAnswer(.misconfigured, reason: reason))
@@ -269,7 +270,7 @@ actor DeliveryEngine: ServicePart {
                 target: delivery.device,
                 payload: payload,
                 expiration: delivery.expiresAt?.seconds,
-                apnsTopic: delivery.apnsTopic
+                apnsTopic: apnsTopic
             )
         )
     }

@@ -32,6 +32,9 @@ final class PushContext: @unchecked Sendable {
         )
     }
 
+    /// The APNs topic of those installations that have none of their own.
+    var apnsTopic: String? { request?.apnsTopic }
+
     /// Renders once per platform.
     ///
     /// - Throws: `RenderingError` when there is nothing to send to this platform, or too much.

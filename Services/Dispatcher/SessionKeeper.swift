@@ -88,7 +88,7 @@ actor SessionKeeper: ServicePart {
             let taken = try await sessions.reap()
             guard taken.sessions > 0 else { return }
             log.warning(
-                "took over what a dead dispatcher left",
+                "took over from a dispatcher whose lease was over",
                 [.count: .integer(taken.deliveries)]
             )
             onTakeOver()

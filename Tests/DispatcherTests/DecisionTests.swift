@@ -1,0 +1,94 @@
+import JSON
+import PushCore
+import PushStorage
+import Testing
+
+@testable import Dispatcher
+
+@Suite("Which credential a delivery leaves with", .timeLimit(.minutes(1)))
+struct CredentialChoiceTests {
+    private func credential(_ platform: Platform, _ name: String = "") -> StoredCredential {
+        StoredCredential(app: "shop", platform: platform, name: name, sealed: [], summary: [:])
+    }
+
+    private func name(_ candidates: [StoredCredential], topic: String?) -> String? {
+        try? CredentialDirectory.choose(candidates, topic: topic).get().name
+    }
+
+    @Test("APNs' is the one of the delivery's topic, else the only one there is")
+    func apns() {
+        let shop = credential(.apns, "com.example.shop")
+        let news = credential(.apns, "com.example.news")
+        #expect(name([shop, news], topic: "com.example.news") == "com.example.news")
+        #expect(name([shop], topic: nil) == "com.example.shop")
+        #expect(name([shop, news], topic: nil) == nil)
+        #expect(name([shop], topic: "com.example.other") == nil)
+    }
+
+    @Test("the others have one, whatever the topic; without one the delivery fails with a reason")
+    func others() {
+        #expect(name([credential(.fcm)], topic: "com.example.shop") == "")
+        guard case .failure(let problem) = CredentialDirectory.choose([], topic: nil) else {
+            Issue.record("there is none to choose")
+            return
+        }
+        #expect(!problem.reason.isEmpty)
+    }
+}
+
+@Suite("Rows that are ours and in nobody's hands", .timeLimit(.minutes(1)))
+struct StraySearchTests {
+    private func keys(_ targets: String...) -> Set<DeliveryKey> {
+        Set(targets.map { DeliveryKey(day: "2026-11-21", pushID: "p", target: $0) })
+    }
+
+    private func wantedSearch() -> StraySearch {
+        var search = StraySearch()
+        search.isWanted = true
+        return search
+    }
+
+    @Test("one is handed back when two looks in a row found it idle")
+    func twoLooks() {
+        var search = wantedSearch()
+        #expect(search.look(owned: keys("a", "b", "c"), inHand: keys("b")).isEmpty)
+        #expect(search.isWanted)
+        #expect(search.look(owned: keys("a", "b", "c"), inHand: keys("b", "c")) == keys("a"))
+        #expect(!search.isWanted)
+    }
+
+    @Test("what is claimed between two looks is not taken for one")
+    func freshClaims() {
+        var search = wantedSearch()
+        #expect(search.look(owned: keys("a"), inHand: keys()).isEmpty)
+        #expect(search.look(owned: keys("b"), inHand: keys()).isEmpty)
+        #expect(search.isWanted)
+    }
+}
+
+@Suite("How patiently a delivery is tried again", .timeLimit(.minutes(1)))
+struct RetryPolicyTests {
+    @Test("FCM gets 10 s at least before the first repeat after a server's error")
+    func fcm() {
+        let backoff = RetryPolicy.backoff(for: .fcm, .unavailable(retryAfter: nil))
+        #expect(backoff.delayMilliseconds(after: 1, jitter: 0) == 10_000)
+    }
+
+    @Test("waits grow and are bounded by a quarter of an hour", arguments: Platform.allCases)
+    func bounded(platform: Platform) {
+        let backoff = RetryPolicy.backoff(for: platform, .unavailable(retryAfter: nil))
+        var last: Int64 = 0
+        for attempt in 1...RetryPolicy.attemptLimit {
+            let wait = backoff.delayMilliseconds(after: attempt, jitter: 0.5)
+            #expect(wait >= last)
+            #expect(wait <= 900_000)
+            last = wait
+        }
+    }
+
+    @Test("what never left is tried again soon, on every platform", arguments: Platform.allCases)
+    func notSent(platform: Platform) {
+        let backoff = RetryPolicy.backoff(for: platform, .notSent)
+        #expect(backoff.delayMilliseconds(after: 1, jitter: 0.99) <= 1000)
+    }
+}
