@@ -124,7 +124,7 @@ let package = Package(
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography"]),
-        tests("PushCoreTests", ["PushCore", "PushEvents"]),
+        tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(
             "PushProvidersTests",
             [

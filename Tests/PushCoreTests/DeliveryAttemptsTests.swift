@@ -1,0 +1,160 @@
+import PushCore
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct DeliveryAttemptsTests {
+    private let now = Instant(milliseconds: 1_790_000_000_000)
+
+    private func decide(
+        _ attempts: inout DeliveryAttempts,
+        _ outcome: ProviderOutcome,
+        overwrites: Bool = true,
+        expiresAt: Instant? = nil
+    ) -> DeliveryDecision {
+        attempts.finished(
+            outcome,
+            repeatOverwrites: overwrites,
+            now: now,
+            expiresAt: expiresAt,
+            jitter: 0.5
+        )
+    }
+
+    @Test("What is final is settled at once, and only a device that is gone loses its token")
+    func finalAnswers() {
+        let expected: [(ProviderOutcome, DeliveryDecision)] = [
+            (.accepted, .settle(.delivered)), (.rejected, .settle(.failed)),
+            (.misconfigured, .settle(.failed)),
+            (.unregistered(since: nil), .settleAndDisableToken(since: nil)),
+            (
+                .unregistered(since: 5),
+                .settleAndDisableToken(since: Instant(milliseconds: 5))
+            ),
+        ]
+        for (outcome, decision) in expected {
+            var attempts = DeliveryAttempts()
+            #expect(decide(&attempts, outcome) == decision)
+            #expect(attempts.attempts == 1)
+        }
+    }
+
+    @Test("What is transient is tried again, later each time, up to the limit")
+    func transientAnswers() {
+        var attempts = DeliveryAttempts(limit: 4)
+        var waits: [Int64] = []
+        for _ in 0..<3 {
+            guard case .retry(let time) = decide(&attempts, .unavailable(retryAfter: nil)) else {
+                Issue.record("not tried again")
+                return
+            }
+            waits.append(time.milliseconds - now.milliseconds)
+        }
+        #expect(waits == [750, 1500, 3000])
+        #expect(decide(&attempts, .unavailable(retryAfter: nil)) == .settle(.failed))
+    }
+
+    @Test("Retry-After is a lower bound, and a mad one is cut")
+    func retryAfter() {
+        for (asked, least, most) in [(60, 60_000, 66_000), (10_000_000, 86_400_000, 95_040_000)] {
+            var attempts = DeliveryAttempts()
+            let decision = decide(&attempts, .unavailable(retryAfter: .seconds(asked)))
+            guard case .retry(let time) = decision else {
+                Issue.record("not tried again")
+                return
+            }
+            #expect((Int64(least)...Int64(most)).contains(time.milliseconds - now.milliseconds))
+        }
+    }
+
+    @Test("Promise 6: an answer that never came is tried once more where a repeat overwrites")
+    func noAnswer() {
+        var attempts = DeliveryAttempts()
+        guard case .retry = decide(&attempts, .noAnswer) else {
+            Issue.record("not tried again")
+            return
+        }
+        #expect(attempts.unanswered == 1)
+        #expect(decide(&attempts, .noAnswer) == .settle(.inDoubt))
+
+        var other = DeliveryAttempts()
+        #expect(decide(&other, .noAnswer, overwrites: false) == .settle(.inDoubt))
+        // It may have arrived: in doubt, not expired.
+        var late = DeliveryAttempts()
+        #expect(
+            decide(&late, .noAnswer, expiresAt: now.adding(milliseconds: 1)) == .settle(.inDoubt)
+        )
+        // A count that came from the row goes on.
+        var resumed = DeliveryAttempts(attempts: 3, unanswered: 1)
+        #expect(decide(&resumed, .noAnswer) == .settle(.inDoubt))
+    }
+
+    @Test("What never left is no attempt and is repeated freely, until it expires")
+    func notSent() {
+        var attempts = DeliveryAttempts(limit: 2)
+        for _ in 0..<50 {
+            guard case .retry = decide(&attempts, .notSent) else {
+                Issue.record("not tried again")
+                return
+            }
+        }
+        #expect(attempts.attempts == 0)
+        #expect(
+            decide(&attempts, .notSent, expiresAt: now.adding(milliseconds: 1000))
+                == .settle(.expired)
+        )
+    }
+
+    @Test("A retry that would come too late is not made")
+    func expiry() {
+        var attempts = DeliveryAttempts()
+        #expect(
+            decide(
+                &attempts,
+                .unavailable(retryAfter: .seconds(60)),
+                expiresAt: now.adding(milliseconds: 60_000)
+            ) == .settle(.expired)
+        )
+        #expect(DeliveryAttempts.isExpired(at: now, expiresAt: now))
+        #expect(!DeliveryAttempts.isExpired(at: now, expiresAt: now.adding(milliseconds: 1)))
+        #expect(!DeliveryAttempts.isExpired(at: now, expiresAt: nil))
+    }
+
+    @Test("The wait doubles from the base, never beyond the cap, within its jitter")
+    func backoff() {
+        let backoff = Backoff(baseMilliseconds: 1000, capMilliseconds: 10_000)
+        let full = (1...8).map { backoff.delayMilliseconds(after: $0, jitter: 0.999_999) }
+        #expect(full == [999, 1999, 3999, 7999, 9999, 9999, 9999, 9999])
+        let least = (1...8).map { backoff.delayMilliseconds(after: $0, jitter: 0) }
+        #expect(least == [500, 1000, 2000, 4000, 5000, 5000, 5000, 5000])
+        #expect(backoff.delayMilliseconds(after: .max, jitter: 0) == 5000)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
+struct LedgerTests {
+    @Test("Promise 6: the books balance after every step")
+    func balances() {
+        var ledger = Ledger()
+        #expect(ledger.balances)
+        ledger.plan(Outcome.allCases.count)
+        #expect(ledger.balances)
+        for outcome in Outcome.allCases {
+            #expect(!ledger.isSettled)
+            ledger.settle(outcome)
+            #expect(ledger.balances)
+            #expect(ledger[outcome] == 1)
+        }
+        #expect(ledger.isSettled)
+        ledger.delivered += 1
+        #expect(!ledger.balances)
+    }
+
+    @Test("A row's state and an outcome are the same thing")
+    func states() {
+        for outcome in Outcome.allCases {
+            #expect(DeliveryState(outcome).outcome == outcome)
+        }
+        #expect(DeliveryState.pending.outcome == nil)
+        #expect(Outcome.inDoubt.rawValue == "in_doubt")
+    }
+}

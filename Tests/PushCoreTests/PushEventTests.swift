@@ -1,0 +1,215 @@
+import JSON
+import PushCore
+import PushEvents
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct PushEventTests {
+    private let now = Instant(milliseconds: 1_790_000_000_000)
+    private let request = #"{"app": "shop", "channels": ["a"], "data": {"alert": "Ring"}}"#
+
+    private func record(_ value: String?, _ headers: [RecordHeader] = []) -> IncomingRecord {
+        IncomingRecord(
+            topic: "push.requests",
+            partition: 3,
+            offset: 41,
+            key: nil,
+            value: value.map { Array($0.utf8) },
+            headers: headers
+        )
+    }
+
+    private func reason(_ record: IncomingRecord) -> DeadLetterReason.Reason? {
+        do throws(DeadLetterReason) {
+            _ = try PushEvent.decode(record, now: now)
+            return nil
+        } catch {
+            return error.reason
+        }
+    }
+
+    @Test("A plain record is known by its own id and source, else by where it stands")
+    func plain() throws {
+        let named = try PushEvent.decode(
+            record(#"{"id": "e1", "source": "orders", "app": "shop", "data": {}}"#),
+            now: now
+        )
+        #expect(named.app == "shop")
+        #expect(named.source == "orders")
+        #expect(named.eventID == "e1")
+        let numbered = try PushEvent.decode(
+            record(#"{"id": 7, "app": "shop", "data": {}}"#),
+            now: now
+        )
+        #expect(numbered.eventID == "7")
+        #expect(numbered.source == "")
+        let unnamed = try PushEvent.decode(record(request), now: now)
+        #expect(unnamed.source == "push.requests")
+        #expect(unnamed.eventID == "push.requests/3/41")
+    }
+
+    @Test("A CloudEvent in binary mode is known by its headers")
+    func binary() throws {
+        let event = try PushEvent.decode(
+            record(
+                request,
+                [
+                    RecordHeader("ce_specversion", "1.0"), RecordHeader("ce_id", "A234"),
+                    RecordHeader("ce_source", "/orders"), RecordHeader("ce_type", "shipped"),
+                    RecordHeader("content-type", "application/json"),
+                ]
+            ),
+            now: now
+        )
+        #expect(event.source == "/orders")
+        #expect(event.eventID == "A234")
+        #expect(event.request.data == ["alert": "Ring"])
+    }
+
+    @Test(
+        "A CloudEvent in structured mode may hold its data as an object, as text or in Base64",
+        arguments: [
+            #""data": {"app": "shop", "data": {}}"#,
+            #""data": "{\"app\": \"shop\", \"data\": {}}""#,
+            #""data_base64": "eyJhcHAiOiAic2hvcCIsICJkYXRhIjoge319""#,
+        ],
+        [
+            [RecordHeader("content-type", "application/cloudevents+json; charset=UTF-8")],
+            [RecordHeader("Content-Type", "application/cloudevents+json")], [],
+        ]
+    )
+    func structured(data: String, headers: [RecordHeader]) throws {
+        let value = #"{"specversion": "1.0", "id": "s1", "source": "crm", "type": "t", \#(data)}"#
+        let event = try PushEvent.decode(record(value, headers), now: now)
+        #expect(event.app == "shop")
+        #expect(event.source == "crm")
+        #expect(event.eventID == "s1")
+        #expect(event.object["specversion"] == nil)
+    }
+
+    @Test(
+        "What cannot be read is a dead letter with its reason, never an obstacle",
+        arguments: [
+            (nil, .emptyValue), ("", .emptyValue), ("garbage", .invalidJSON),
+            ("[1]", .notAnObject), (#"{"data": {}}"#, .missingApp),
+            (#"{"app": "shop", "channels": 7, "data": {}}"#, .invalidRequest),
+            (#"{"specversion": "0.3", "id": "a", "source": "b", "type": "c"}"#, .invalidCloudEvent),
+            (#"{"specversion": "1.0", "source": "b", "type": "c"}"#, .invalidCloudEvent),
+            (
+                #"{"specversion": "1.0", "id": "a", "source": "b", "type": "c"}"#,
+                .invalidCloudEvent
+            ),
+            (
+                #"{"specversion":"1.0","id":"a","source":"b","type":"c","data_base64":"e30"}"#,
+                .invalidCloudEvent
+            ),
+            (
+                #"{"specversion":"1.0","id":"a","source":"b","type":"c","data":[]}"#,
+                .invalidCloudEvent
+            ),
+        ] as [(String?, DeadLetterReason.Reason)]
+    )
+    func deadLetters(value: String?, expected: DeadLetterReason.Reason) {
+        #expect(reason(record(value)) == expected)
+    }
+
+    @Test("A batch of CloudEvents, and a binary one without its id, are refused")
+    func oddCloudEvents() {
+        let batch = [RecordHeader("content-type", "application/cloudevents-batch+json")]
+        #expect(reason(record("{}", batch)) == .invalidCloudEvent)
+        let headers = [
+            RecordHeader("ce_specversion", "1.0"), RecordHeader("ce_source", "a"),
+            RecordHeader("ce_type", "b"),
+        ]
+        #expect(reason(record(request, headers)) == .invalidCloudEvent)
+    }
+
+    @Test("A dead letter is the record as it came, with why and from where")
+    func deadLetterRecord() {
+        let came = record(
+            "garbage",
+            [RecordHeader("trace", [0, 255]), RecordHeader("error.reason", "old")]
+        )
+        let letter = OutgoingRecord.deadLetter(
+            came,
+            because: DeadLetterReason(.invalidJSON, "line 1"),
+            topics: KafkaTopics(prefix: "test.")
+        )
+        #expect(letter.topic == "test.push.dead-letters")
+        #expect(letter.value == came.value)
+        #expect(
+            letter.headers == [
+                RecordHeader("trace", [0, 255]), RecordHeader("error.reason", "invalid_json"),
+                RecordHeader("error.detail", "line 1"),
+                RecordHeader("source.topic", "push.requests"),
+                RecordHeader("source.partition", "3"), RecordHeader("source.offset", "41"),
+            ]
+        )
+    }
+
+    @Test("What is written for a push is read back as the same event")
+    func roundTrip() throws {
+        let object = try #require(try JSONValue.parse(request).object)
+        let written = PushEvent.encode(
+            object,
+            app: "shop",
+            source: "carillon/http",
+            eventID: "e9",
+            topics: KafkaTopics()
+        )
+        #expect(written.topic == "push.requests")
+        #expect(written.key == Array("e9".utf8))
+        let read = try PushEvent.decode(
+            IncomingRecord(
+                topic: written.topic,
+                partition: 0,
+                offset: 0,
+                key: written.key,
+                value: written.value,
+                headers: written.headers
+            ),
+            now: now
+        )
+        #expect(read.app == "shop")
+        #expect(read.source == "carillon/http")
+        #expect(read.eventID == "e9")
+    }
+
+    @Test("An outcome has the fields of the contract, in its words")
+    func outcome() throws {
+        var outcome = OutcomeRecord(
+            pushID: "p",
+            eventID: "order \"8812\"",
+            app: "shop",
+            installationID: "i",
+            target: "i",
+            platform: .apns,
+            environment: .production,
+            outcome: .inDoubt,
+            reason: "Unregistered",
+            status: 410,
+            providerMessageID: "m",
+            attempt: 1,
+            at: Instant(iso8601: "2026-11-20T21:04:05.123Z") ?? now
+        )
+        let record = outcome.encode(topics: KafkaTopics())
+        #expect(record.topic == "push.outcomes")
+        #expect(record.key == Array("i".utf8))
+        #expect(
+            try JSONValue.parse(record.value ?? []) == [
+                "pushId": "p", "eventId": "order \"8812\"", "app": "shop", "installationId": "i",
+                "provider": "apns", "environment": "production", "outcome": "in_doubt",
+                "reason": "Unregistered", "status": 410, "providerMessageId": "m", "attempt": 1,
+                "at": "2026-11-20T21:04:05.123Z",
+            ]
+        )
+        outcome.installationID = nil
+        outcome.target = "hash"
+        outcome.environment = .none
+        outcome.status = nil
+        let bare = try JSONValue.parse(outcome.encode(topics: KafkaTopics()).value ?? [])
+        #expect(bare["installationId"] == .null)
+        #expect(bare["environment"] == .null)
+        #expect(bare["status"] == .null)
+    }
+}

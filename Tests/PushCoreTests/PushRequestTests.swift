@@ -1,0 +1,194 @@
+import JSON
+import PushCore
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct PushRequestTests {
+    private let now = Instant(milliseconds: 1_790_000_000_000)
+
+    private func parse(_ text: String) throws -> PushRequest {
+        let object = try #require(try JSONValue.parse(text).object)
+        return try PushRequest.parse(object, now: now)
+    }
+
+    private func error(_ text: String) throws -> PushRequestError? {
+        let object = try #require(try JSONValue.parse(text).object)
+        return #expect(throws: PushRequestError.self) {
+            _ = try PushRequest.parse(object, now: now)
+        }
+    }
+
+    @Test("The contract's own example is read, but for what this version refuses")
+    func readsTheExample() throws {
+        let request = try parse(
+            """
+            {"id": "order-8812-shipped", "source": "orders", "app": "shop", "channels": ["Mets"],
+             "where": {}, "identities": ["user-42"], "installations": ["a", "b", "a"],
+             "data": {"alert": "The Mets scored!", "badge": 3, "sound": "cheering.caf", "ios": {},
+                "android": {}, "wp": {}},
+             "native": {"apns": {"headers": {}, "payload": {}}, "fcm": {"message": {}},
+                "wns": {"type": "wns/toast", "headers": {}, "body": "<toast/>"}},
+             "expiration_interval": 518400, "topic": "com.example.shop", "collapse_id": "score",
+             "priority": "high", "dry_run": false, "prod": "dev"}
+            """
+        )
+        #expect(request.id == "order-8812-shipped")
+        #expect(request.app == "shop")
+        #expect(
+            request.audience
+                == .installations(
+                    .init(channels: ["Mets"], identities: ["user-42"], installations: ["a", "b"])
+                )
+        )
+        #expect(request.isDirect)
+        #expect(request.apnsTopic == "com.example.shop")
+        #expect(request.priority == .high)
+        #expect(request.environment == .sandbox)
+        #expect(!request.isDryRun)
+        #expect(try parse(#"{"data": {}, "dry_run": true}"#).isDryRun)
+        #expect(request.native.wns?["type"] == "wns/toast")
+        #expect(request.unknownFields.isEmpty)
+        #expect(
+            request.expiresAt(acceptedAt: now) == now.adding(milliseconds: 518_400_000)
+        )
+    }
+
+    @Test("No selector is everyone, an empty list is nobody, one string is one channel")
+    func readsAudiences() throws {
+        #expect(try parse(#"{"data": {}}"#).audience == .installations(.init()))
+        #expect(
+            try parse(#"{"data": {}, "channels": []}"#).audience
+                == .installations(.init(channels: []))
+        )
+        #expect(
+            try parse(#"{"data": {}, "channels": "Mets"}"#).audience
+                == .installations(.init(channels: ["Mets"]))
+        )
+        let tokens = try parse(
+            """
+            {"data": {}, "tokens": [{"platform": "apns", "token": "ABcd", "environment": "sandbox"},
+                {"platform": "wns", "token": "https://db5.notify.windows.com/?token=a%2b"}]}
+            """
+        )
+        #expect(
+            tokens.audience
+                == .tokens([
+                    .init(platform: .apns, token: "abcd", environment: .sandbox),
+                    .init(platform: .wns, token: "https://db5.notify.windows.com/?token=a%2b"),
+                ])
+        )
+    }
+
+    @Test(
+        "A known field with a value that cannot be used fails with the field's name",
+        arguments: [
+            (#"{"data": 7}"#, "data"), (#"{}"#, "data"), (#"{"data": {"alert": 1}}"#, "data.alert"),
+            (#"{"data": {"badge": "many"}}"#, "data.badge"),
+            (#"{"data": {"badge": 1.5}}"#, "data.badge"),
+            (#"{"data": {"badge": "Increment"}}"#, "data.badge"),
+            (#"{"data": {"ios": []}}"#, "data.ios"),
+            (#"{"data": {"ios": {"sound": 1}}}"#, "data.ios.sound"),
+            (#"{"data": {"content-available": 2}}"#, "data.content-available"),
+            (#"{"data": {}, "channels": 7}"#, "channels"),
+            (#"{"data": {}, "channels": ["a", 7]}"#, "channels[1]"),
+            (#"{"data": {}, "channels": ["a", "b c"]}"#, "channels[1]"),
+            (#"{"data": {}, "identities": "user"}"#, "identities"),
+            (#"{"data": {}, "identities": null}"#, "identities"),
+            (#"{"data": {}, "tags": null}"#, "tags"),
+            (#"{"data": {}, "installations": {}}"#, "installations"),
+            (#"{"data": {}, "tokens": "t"}"#, "tokens"),
+            (#"{"data": {}, "tokens": [{"token": "t"}]}"#, "tokens[0].platform"),
+            (#"{"data": {}, "tokens": [{"platform": "gcm", "token": "t"}]}"#, "tokens[0].platform"),
+            (#"{"data": {}, "tokens": [{"platform": "apns"}]}"#, "tokens[0].token"),
+            (#"{"data": {}, "tokens": [{"platform": "apns", "token": "a/b"}]}"#, "tokens[0].token"),
+            (
+                #"{"data": {}, "tokens": [{"platform": "fcm", "token": "t", "environment": "x"}]}"#,
+                "tokens[0].environment"
+            ),
+            (#"{"data": {}, "tokens": [{"platform": "fcm", "tokn": "t"}]}"#, "tokens[0].tokn"),
+            (#"{"data": {}, "app": "a b"}"#, "app"), (#"{"data": {}, "app": {}}"#, "app"),
+            (#"{"data": {}, "id": ""}"#, "id"), (#"{"data": {}, "priority": "max"}"#, "priority"),
+            (#"{"data": {}, "prod": "production"}"#, "prod"),
+            (#"{"data": {}, "expiration_interval": -1}"#, "expiration_interval"),
+            (#"{"data": {}, "expiration_interval": "soon"}"#, "expiration_interval"),
+            (#"{"data": {}, "expiration_time": "tomorrow"}"#, "expiration_time"),
+            (#"{"data": {}, "expiration_time": "2026-11-20T21:04:05"}"#, "expiration_time"),
+            (#"{"data": {}, "native": {"apns": {}}}"#, "native.apns.payload"),
+            (#"{"data": {}, "native": {"hms": {}}}"#, "native.hms"),
+            (#"{"native": {"wns": {"type": "toast", "body": ""}}}"#, "native.wns.type"),
+            (
+                #"{"native": {"apns": {"payload": {}, "headers": {"apns-priority": 5}}}}"#,
+                "native.apns.headers.apns-priority"
+            ),
+            (#"{"data": {}, "collapse_id": ""}"#, "collapse_id"),
+            (#"{"data": {}, "dry_run": "yes"}"#, "dry_run"),
+        ]
+    )
+    func namesTheField(text: String, field: String) throws {
+        #expect(try error(text)?.field == field)
+    }
+
+    @Test(
+        "What is in the contract and not in this version is refused by name, never ignored",
+        arguments: [
+            "cql": #""select * from _Installation""#, "tags": #""a && b""#,
+            "audience_topic": #""PUSH_RC""#, "pace": "5000", "flow_control": "0",
+            "where": #"{"badge": 1}"#, "req_id": #""a""#,
+        ]
+    )
+    func refusesByName(field: String, value: String) throws {
+        let error = try error(#"{"data": {}, "\#(field)": \#(value)}"#)
+        #expect(error?.field == field)
+        #expect(error?.problem == .unsupported)
+        #expect(error?.description == "\(field) is not supported yet")
+    }
+
+    @Test("A time ahead is refused, a time past is now")
+    func judgesPushTime() throws {
+        let ahead = try error(#"{"data": {}, "push_time": "2199-01-01T00:00:00Z"}"#)
+        #expect(ahead?.field == "push_time")
+        let past = try parse(
+            #"{"data": {}, "push_time": "2026-01-01T00:00:00Z", "expiration_interval": "60"}"#
+        )
+        #expect(past.expiresAt(acceptedAt: now)?.iso8601 == "2026-01-01T00:01:00.000Z")
+    }
+
+    @Test("Fields that exclude each other are refused")
+    func refusesConflicts() throws {
+        #expect(
+            try error(
+                #"{"data": {}, "expiration_time": "2199-01-01T00:00:00Z", "expiration_interval": 1}"#
+            )?.problem == .conflict(with: "expiration_interval")
+        )
+        #expect(
+            try error(
+                #"{"data": {}, "tokens": [], "channels": ["a"]}"#
+            )?.problem == .conflict(with: "channels")
+        )
+    }
+
+    @Test("A misspelt selector does not ring every phone; beside a known one it is only noted")
+    func unknownFields() throws {
+        #expect(try error(#"{"data": {}, "chanels": ["a"]}"#)?.problem == .noKnownSelector)
+        let noted = try parse(#"{"data": {}, "channels": ["a"], "colour": "red"}"#)
+        #expect(noted.unknownFields == ["colour"])
+    }
+
+    @Test("An error never holds the value")
+    func errorsKeepSecrets() throws {
+        for text in [
+            #"{"data": {}, "tokens": [{"platform": "apns", "token": "se cret"}]}"#,
+            #"{"data": {}, "channels": ["se cret"]}"#,
+            #"{"data": {"alert": ["se cret"]}}"#,
+        ] {
+            #expect(try error(text)?.description.contains("cret") == false)
+        }
+    }
+
+    @Test("A bad channel name has LeanCloud's code 112")
+    func channelCode() throws {
+        #expect(try error(#"{"data": {}, "channels": ["a b"]}"#)?.leanCloudCode == 112)
+        for name in ["", "Mets", "a_b-c=d", "日本語", "Ünï"] { #expect(ChannelName.isValid(name)) }
+        for name in ["a b", "a,b", "a.b", "a/b", "🔔"] { #expect(!ChannelName.isValid(name)) }
+    }
+}
