@@ -136,7 +136,7 @@ extension EndToEndTests {
             let inFlight = 256
             try await Stack.with(["DISPATCH_IN_FLIGHT": "\(inFlight)"]) { stack in
                 let load = try await Load(10_000, on: stack)
-                try await stack.simulator.setRules([["provider": "apns", "delayMs": [20, 80]]])
+                try await stack.simulator.setRules([["provider": "apns", "delayMs": [100, 300]]])
                 let collected = Collected(stack.simulator)
                 for round in 1...10 {
                     let before = try await stack.simulator.count("apns", status: 200)
@@ -144,7 +144,7 @@ extension EndToEndTests {
                     let dispatcher = try await stack.start("carillon-dispatcher")
                     _ = try await eventually("requests in round \(round)", within: .seconds(60)) {
                         let now = try await stack.simulator.count("apns", status: 200)
-                        return now >= before + 300 + 37 * round ? true : nil
+                        return now >= before + 200 + 20 * round ? true : nil
                     }
                     dispatcher.process.signal(SIGKILL)
                     #expect(await dispatcher.process.exit() == .signal(SIGKILL))
