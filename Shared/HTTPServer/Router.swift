@@ -33,7 +33,8 @@ package struct Router: Sendable {
         return .problem(HTTPProblem(status: 500))
     }
 
-    /// Where a handler's failure (an answer of 500 or above for what it threw) is logged.
+    /// Where a handler's failure (an answer of 500 or above for what it threw) is logged. One
+    /// that was cancelled by a stop has not failed.
     package var log: Log = .disabled
 
     private var root = Node()
@@ -93,7 +94,7 @@ package struct Router: Sendable {
                 return try await route.handler(request)
             } catch {
                 let response = errorResponse(error, request)
-                if response.status >= 500, !(error is HTTPProblem) {
+                if response.status >= 500, !(error is HTTPProblem), !(error is CancellationError) {
                     log.error(
                         "request handler failed",
                         [

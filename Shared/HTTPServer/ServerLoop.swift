@@ -38,17 +38,17 @@ final class ServerLoop: @unchecked Sendable {
         maxConcurrentStreams = configuration.http2.maxConcurrentStreams
     }
 
-    /// Binds one listener and returns its port.
+    /// Binds one listener and returns its port. It keeps this object until `closeListeners`.
     func listen(port: Int, sharesPort: Bool, tls: TLSContextSource?) throws -> Int {
         let listener = try TCPListener(
             host: configuration.host,
             port: port,
             sharesPort: sharesPort,
             on: loop
-        ) { [unowned self] stream in accept(stream, tls) }
+        ) { [self] stream in accept(stream, tls) }
         listeners.append(listener)
         if clock == nil {
-            clock = loop.schedule(after: tickInterval, every: tickInterval) { [unowned self] in
+            clock = loop.schedule(after: tickInterval, every: tickInterval) { [self] in
                 tick()
             }
         }
@@ -105,8 +105,7 @@ final class ServerLoop: @unchecked Sendable {
         stopped = { [self] in
             stopped = nil
             deadline.cancel()
-            clock?.cancel()
-            clock = nil
+            stopClock()
             done()
         }
         for connection in Array(connections.values) { connection.beginStop() }
@@ -123,8 +122,14 @@ final class ServerLoop: @unchecked Sendable {
     func closeListeners() {
         certificateWatch?.cancel()
         certificateWatch = nil
+        if connections.isEmpty { stopClock() }
         for listener in listeners { listener.close() }
         listeners = []
+    }
+
+    private func stopClock() {
+        clock?.cancel()
+        clock = nil
     }
 
     private func cutOff() {
