@@ -145,7 +145,7 @@ let package = Package(
                 "Cryptography",
             ]
         ),
-        tests("EndToEndTests", ["JSON"]),
+        tests("EndToEndTests", ["JSON", "Kafka", "Cryptography"]),
     ],
     swiftLanguageModes: [.v6]
 )

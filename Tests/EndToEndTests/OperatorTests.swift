@@ -1,0 +1,180 @@
+import Cryptography
+import JSON
+import Kafka
+import Support
+import Testing
+
+extension EndToEndTests {
+    @Suite("The operator's command", .serialized, .timeLimit(.minutes(2)))
+    struct OperatorTests {
+        /// A database and a broker of one's own, which no service runs on.
+        private func withOperator(
+            _ body: (_ carillon: ([String]) async throws -> ProgramAnswer) async throws -> Void
+        ) async throws {
+            let database = try await TestDatabase.make()
+            let cluster = try MockKafkaCluster()
+            for topic in ["push.requests", "push.outcomes", "push.dead-letters"] {
+                try cluster.createTopic(topic, partitions: 2)
+            }
+            let environment = [
+                "DATABASE_URL": database.url,
+                "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrapServers,
+                "CARILLON_MASTER_KEYS": "test:\(Base64.encode(randomBytes(32)))",
+            ]
+            let result: Result<Void, any Error>
+            do {
+                try await body { words in
+                    try await run(
+                        Stack.executable("carillon"),
+                        words,
+                        environment: environment
+                    )
+                }
+                result = .success(())
+            } catch {
+                result = .failure(error)
+            }
+            cluster.close()
+            try await database.drop()
+            try result.get()
+        }
+
+        @Test("What it cannot use it refuses with 64, naming it; a variable with 78")
+        func refusals() async throws {
+            let refused: [([String], String)] = [
+                (["app", "create"], "app"), (["app", "create", "shop", "--bogus"], "--bogus"),
+                (["app", "create", "v1"], "v1"), (["sing"], "sing"),
+                (["keys", "rotate"], "not in this version"),
+                (["credentials", "set", "mpns", "shop"], "not in this version"),
+                (["push", "send", "shop"], "--alert"),
+                (["push", "send", "shop", "--alert", "x", "--where", #"{"a": 1}"#], "where"),
+                (["push", "send", "shop", "--alert", "x", "--channel", "a b"], "channels[0]"),
+                (["push", "show", "no-id"], "no-id"),
+                (["credentials", "set", "apns", "shop", "--key-file", "/none"], "--topic"),
+            ]
+            for (words, named) in refused {
+                let answer = try await run(Stack.executable("carillon"), words)
+                #expect(answer.exit == .status(64), "\(words)")
+                #expect(answer.errors.contains(named), "\(words): \(answer.errors)")
+                #expect(answer.output.isEmpty)
+            }
+            let missing = try await run(Stack.executable("carillon"), ["app", "list"])
+            #expect(missing.exit == .status(78))
+            #expect(missing.errors.contains("DATABASE_URL"))
+            let badKeys = try await run(
+                Stack.executable("carillon"),
+                ["app", "create", "shop"],
+                environment: [
+                    "CARILLON_MASTER_KEYS": "a:c2hvcnQ=", "DATABASE_URL": "postgresql:///",
+                ]
+            )
+            #expect(badKeys.exit == .status(78))
+            #expect(badKeys.errors.contains("CARILLON_MASTER_KEYS"))
+            #expect(!badKeys.errors.contains("c2hvcnQ"))
+        }
+
+        @Test("Keys are shown once, credentials judged when set, secrets never shown")
+        func secrets() async throws {
+            try await withOperator { carillon in
+                #expect(try await carillon(["app", "list"]).errors.contains("carillon migrate"))
+                for _ in 0..<2 {
+                    _ = try await carillon(["migrate"]).successful("migrate")
+                }
+                let created = try JSONValue.parse(
+                    try await carillon(["app", "create", "shop", "--json"]).successful("create")
+                )
+                let appKey = try #require(created["appKey"]?.string)
+                #expect(appKey.utf8.count >= 32)
+                #expect(appKey != created["masterKey"]?.string)
+                let again = try await carillon(["app", "create", "SHOP"])
+                #expect(again.exit == .status(1))
+
+                let folder = "/tmp/" + TestEnvironment.unique("carillon-operator-")
+                _ = try await run("/bin/mkdir", [folder]).successful("mkdir")
+                let key = try SigningKey.generateP256().privateKeyPEM()
+                let wrong = try SigningKey.generateRSA(bits: 2048).privateKeyPEM()
+                for (name, text) in [("right.p8", key), ("wrong.p8", wrong)] {
+                    _ = try await run(
+                        "/usr/bin/tee",
+                        ["\(folder)/\(name)"],
+                        input: Array(text.utf8)
+                    )
+                    .successful("tee")
+                }
+                let set = [
+                    "credentials", "set", "apns", "shop", "--topic", "com.example.shop", "--key-id",
+                    "ABC123DEFG", "--team-id", "DEF123GHIJ", "--key-file",
+                ]
+                let refused = try await carillon(set + ["\(folder)/wrong.p8"])
+                #expect(refused.exit == .status(64))
+                #expect(refused.errors.contains("--key-file"))
+                _ = try await carillon(set + ["\(folder)/right.p8"]).successful("set")
+                _ = try await run("/bin/rm", ["-r", folder]).successful("rm")
+
+                let secret = try #require(
+                    key.split(separator: "\n").first { !$0.hasPrefix("-----") }
+                )
+                for words in [
+                    ["app", "show", "shop", "--json"], ["app", "list", "--json"],
+                    ["credentials", "list"], ["doctor", "--json"],
+                ] {
+                    let shown = try await carillon(words).successful("\(words)")
+                    #expect(shown.contains("shop"))
+                    #expect(!shown.contains(appKey))
+                    #expect(!shown.contains(secret))
+                }
+            }
+        }
+
+        @Test("The doctor tells what is wrong, and ends with 1 for it")
+        func doctor() async throws {
+            try await withOperator { carillon in
+                func statuses(_ answer: ProgramAnswer) throws -> [String: String] {
+                    let checks = try JSONValue.parse(answer.output)["checks"]?.array ?? []
+                    return Dictionary(
+                        uniqueKeysWithValues: checks.compactMap { check in
+                            guard let name = check["name"]?.string else { return nil }
+                            return (name, check["status"]?.string ?? "")
+                        }
+                    )
+                }
+                let before = try await carillon(["doctor", "--json"])
+                #expect(before.exit == .status(1))
+                #expect(try statuses(before)["schema"] == "failed")
+                _ = try await carillon(["migrate"]).successful("migrate")
+                let after = try await carillon(["doctor", "--json"])
+                #expect(after.exit == .status(0))
+                let checks = try statuses(after)
+                for name in ["kafka", "postgres", "schema", "master keys", "topic push.requests"] {
+                    #expect(checks[name] == "ok")
+                }
+            }
+        }
+
+        @Test("A push is written with the id that it is told to have, and has not come yet")
+        func sends() async throws {
+            try await withOperator { carillon in
+                _ = try await carillon(["migrate"]).successful("migrate")
+                let unknown = try await carillon(["push", "send", "shop", "--alert", "Ring"])
+                #expect(unknown.exit == .status(1))
+                #expect(unknown.errors.contains("no app is called shop"))
+                _ = try await carillon(["app", "create", "shop"]).successful("create")
+                var ids: Set<String> = []
+                for _ in 0..<2 {
+                    let sent = try await carillon([
+                        "push", "send", "shop", "--alert", "Ring", "--id", "e1", "--json",
+                    ]).successful("send")
+                    ids.insert(try #require(try JSONValue.parse(sent)["pushId"]?.string))
+                }
+                #expect(ids.count == 1)
+                let late = try await carillon([
+                    "push", "send", "shop", "--alert", "Ring", "--wait", "--timeout", "200ms",
+                ])
+                #expect(late.exit == .status(1))
+                #expect(late.errors.contains("not finished"))
+                let shown = try await carillon(["push", "show", ids.first ?? ""])
+                #expect(shown.exit == .status(1))
+            }
+        }
+    }
+}
