@@ -220,6 +220,12 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     fileprivate func runThread() {
         unsafe pthread_setspecific(currentLoopKey, Unmanaged.passUnretained(self).toOpaque())
         unsafe carillon_set_thread_name(name)
+        // libuv writes to sockets without MSG_NOSIGNAL: a peer that is gone must be an error there,
+        // never the end of a process that did not ignore the signal.
+        var broken = sigset_t()
+        unsafe sigemptyset(&broken)
+        unsafe sigaddset(&broken, SIGPIPE)
+        unsafe pthread_sigmask(SIG_BLOCK, &broken, nil)
         unsafe uv_run(uv, UV_RUN_DEFAULT)
         // The handles are gone; what was enqueued meanwhile still runs.
         while true {

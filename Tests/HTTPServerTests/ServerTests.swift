@@ -196,6 +196,24 @@ struct ServerTests {
         }
     }
 
+    @Test func aPeerThatIsGoneEndsItsConnectionAndNoMore() async throws {
+        try await withServer { server in
+            let wire = try Wire(port: server.port)
+            try await wire.send(get("/slow") + get("/slow") + get("/slow"))
+            // The first answer is met by a reset, the second is written into a broken pipe.
+            wire.close()
+            let open = server.metrics.gauge(.httpConnections)
+            let answered = server.metrics.counter(
+                .httpRequests,
+                ["method": "GET", "status": "2xx"]
+            )
+            _ = try await eventually("the connection is gone") {
+                answered.value > 0 && open.value == 0 ? true : nil
+            }
+            #expect(try await server.exchange(get("/")).map(\.status) == [200])
+        }
+    }
+
     // MARK: Limits
 
     @Test func connectionsOverTheLimitAreRefusedAndThoseBelowStillServed() async throws {
