@@ -77,9 +77,10 @@ extension KafkaClient.Kind {
                 ("auto.offset.reset", "earliest"),
                 ("auto.commit.interval.ms", "1000"),
                 ("fetch.error.backoff.ms", "100"),
-                // What librdkafka holds ahead of us, for all partitions together.
-                ("queued.min.messages", "10000"),
-                ("queued.max.messages.kbytes", "32768"),
+                // What librdkafka holds ahead of us, for all partitions together. Where either is
+                // reached it looks again a second later, so little means slow.
+                ("queued.min.messages", "100000"),
+                ("queued.max.messages.kbytes", "65536"),
             ]
         case .producer:
             Self.reconnection + [

@@ -22,6 +22,7 @@ extension KafkaConsumer {
                 "rebalance failed",
                 [.kafkaGroup: .string(group), .error: .string(error.description)]
             )
+            resume(paused)
             giveUp(tracker.partitions)
             unsafe client.withHandle { handle in _ = unsafe rd_kafka_assign(handle, nil) }
         }
@@ -38,8 +39,6 @@ extension KafkaConsumer {
             logRefusal(error)
         } else {
             for partition in partitions { tracker.assign(partition) }
-            // A pause belongs to the client, and may outlive an earlier assignment.
-            if isHeldBack { pause(partitions) } else { resume(partitions) }
         }
         availability.set(.broker, nil)
         availability.set(.assignment, nil)
@@ -96,6 +95,8 @@ extension KafkaConsumer {
 
     /// What was finished is stored already; librdkafka commits it as it lets the partitions go.
     private func unassign(_ partitions: [TopicPartition]) {
+        // A pause belongs to the client, and could outlive the assignment.
+        resume(paused.intersection(partitions))
         let error = unsafe client.withHandle { handle in
             unsafe PartitionList.with(partitions) { list in
                 unsafe KafkaError(adopting: rd_kafka_incremental_unassign(handle, list))
@@ -109,6 +110,8 @@ extension KafkaConsumer {
         for partition in partitions { tracker.drop(partition) }
         forgetReady(of: Set(partitions))
         revoking.subtract(partitions)
+        flowing.subtract(partitions)
+        lastFlowing = nil
     }
 
     private func logRefusal(_ error: KafkaError) {

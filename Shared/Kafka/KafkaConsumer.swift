@@ -9,8 +9,8 @@ package import Observability
 /// librdkafka commits what is stored each second, at a revocation and at the end.
 ///
 /// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody calls `next`;
-/// when they and those in somebody's hands reach `maximumOutstanding`, all partitions pause, and go
-/// on at half of it. A revoked partition is given up when its batches are finished, at the latest
+/// when they and those in somebody's hands reach `maximumOutstanding`, nothing more is taken until it
+/// is half of that, and where that lasts all partitions pause. A revoked partition is given up when its batches are finished, at the latest
 /// after `drainLimit`; what was not finished then is read again by its next owner.
 ///
 /// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
@@ -37,7 +37,16 @@ package actor KafkaConsumer {
     /// Read, and not handed out yet: `ready[taken...]`.
     var ready: [KafkaRecord] = []
     var taken = 0
+    /// Since when too much is in hand to take more.
+    private var fullSince: ContinuousClock.Instant?
+    /// The partitions are paused for that.
     var isHeldBack = false
+    /// Paused by us. Only these may be resumed: in 2.0.2 resuming another makes its fetching stale.
+    var paused: Set<TopicPartition> = []
+    /// Something came of them since they are ours. Only these may be paused: one whose first fetch
+    /// is being prepared would not begin.
+    var flowing: Set<TopicPartition> = []
+    var lastFlowing: TopicPartition?
     var isServeScheduled = false
     var revocations: [Revocation] = []
     /// Being given up: what still arrives of them is not ours to hand out.
@@ -57,6 +66,9 @@ package actor KafkaConsumer {
 
     /// Events taken in one go before the loop's others get their turn.
     private static let eventsPerServe = 1000
+    /// How long the queue may lie untouched; a member that is thrown out of its group after that
+    /// would have been silent for minutes.
+    private static let patience: Duration = .seconds(1)
     /// How long a revocation may wait for the batches in somebody's hands.
     static let drainLimit: Duration = .seconds(10)
 
@@ -178,23 +190,27 @@ package actor KafkaConsumer {
 
     // MARK: Serving the queue
 
-    /// Takes events until nothing comes, or the budget is spent; then goes on in the next turn.
+    /// Takes events until nothing comes, enough is in hand, or the budget is spent; then goes on in
+    /// the next turn.
     func serve() {
         guard state == .running || state == .stopping else { return }
         var budget = Self.eventsPerServe
-        while budget > 0, client.serveOne({ event in handle(event) }) { budget -= 1 }
+        while budget > 0, mayTake, client.serveOne({ event in handle(event) }) { budget -= 1 }
         handOut()
         holdBack()
-        if budget == 0, !isServeScheduled {
-            isServeScheduled = true
-            loop.execute {
-                self.assumeIsolated { consumer in
-                    consumer.isServeScheduled = false
-                    consumer.serve()
-                }
+        if budget == 0 { serveSoon() }
+        if state == .stopping { advanceStop() }
+    }
+
+    private func serveSoon() {
+        guard !isServeScheduled else { return }
+        isServeScheduled = true
+        loop.execute {
+            self.assumeIsolated { consumer in
+                consumer.isServeScheduled = false
+                consumer.serve()
             }
         }
-        if state == .stopping { advanceStop() }
     }
 
     private func handle(_ event: borrowing KafkaEvent) {
@@ -222,10 +238,13 @@ package actor KafkaConsumer {
     /// reads it next.
     private func accept(_ record: KafkaRecord) {
         guard state == .running else { return }
-        if !revoking.isEmpty {
-            let partition = TopicPartition(topic: record.topic, partition: record.partition)
-            if revoking.contains(partition) { return }
+        let partition = TopicPartition(topic: record.topic, partition: record.partition)
+        if !revoking.isEmpty, revoking.contains(partition) { return }
+        if partition != lastFlowing {
+            lastFlowing = partition
+            flowing.insert(partition)
         }
+        if isHeldBack, !paused.contains(partition) { pause([partition]) }
         counter(of: record.topic)?.add()
         ready.append(record)
     }
@@ -273,22 +292,35 @@ package actor KafkaConsumer {
     // MARK: Holding back
 
     private var outstanding: Int { ready.count - taken + tracker.outstandingRecords }
+    private var isFull: Bool { outstanding >= maximumOutstanding }
+    private var mayTake: Bool { !isFull || isHeldBack || state == .stopping }
 
-    /// Pauses every partition when too much is read and not finished. The queue is served on: a
-    /// member that does not take its events is thrown out of the group.
+    /// When too much is in hand nothing is taken, and librdkafka's own bound stops its fetching. If
+    /// that lasts, the partitions pause and the queue is served on, for the group's questions are in
+    /// it too. Not at once: a pause throws away what librdkafka has fetched ahead.
     private func holdBack() {
-        guard !isHeldBack, outstanding >= maximumOutstanding, state == .running else { return }
+        guard state == .running, isFull, !isHeldBack else { return }
+        let since = fullSince ?? .now
+        fullSince = since
+        guard .now - since >= Self.patience else { return }
         isHeldBack = true
-        pause(tracker.partitions.filter { !revoking.contains($0) })
+        pause(flowing)
+        serveSoon()
     }
 
     private func resumeReading() {
-        guard isHeldBack, outstanding <= maximumOutstanding / 2, state == .running else { return }
+        guard fullSince != nil, outstanding <= maximumOutstanding / 2, state == .running else {
+            return
+        }
+        fullSince = nil
         isHeldBack = false
-        resume(tracker.partitions.filter { !revoking.contains($0) })
+        resume(paused)
+        // What waits in the queue was announced long ago.
+        serveSoon()
     }
 
-    func pause(_ partitions: [TopicPartition]) {
+    private func pause(_ partitions: Set<TopicPartition>) {
+        paused.formUnion(partitions)
         unsafe client.withHandle { handle in
             unsafe PartitionList.with(partitions) { list in
                 _ = unsafe rd_kafka_pause_partitions(handle, list)
@@ -296,7 +328,9 @@ package actor KafkaConsumer {
         }
     }
 
-    func resume(_ partitions: [TopicPartition]) {
+    func resume(_ partitions: Set<TopicPartition>) {
+        guard !partitions.isEmpty else { return }
+        paused.subtract(partitions)
         unsafe client.withHandle { handle in
             unsafe PartitionList.with(partitions) { list in
                 _ = unsafe rd_kafka_resume_partitions(handle, list)

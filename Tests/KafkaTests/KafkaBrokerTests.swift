@@ -101,7 +101,7 @@ struct KafkaBrokerTests {
     @Test("A stop in mid-consumption returns soon, a dozen times, and neither loses nor repeats")
     func stopsInMidConsumption() async throws {
         try await withLoop { loop in
-            let topic = try await makeTopic(4, on: loop)
+            let topic = try await makeTopic(12, on: loop)
             try await produce(numbered(0..<30_000, topic: topic), to: brokers, on: loop)
             var seen: [Int] = []
             for round in 0..<12 {
