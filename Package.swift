@@ -119,7 +119,7 @@ let package = Package(
         tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop", "Cryptography"]),
         tests(
             "HTTPTransportTests",
-            ["HTTPTransport", "HTTPServer", "EventLoop", "Cryptography"]
+            ["HTTPTransport", "HTTPServer", "EventLoop", "Cryptography", "Observability"]
         ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),

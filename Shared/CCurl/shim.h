@@ -10,6 +10,7 @@
 
 typedef size_t (*carillon_curl_data_callback)(char *, size_t, size_t, void *);
 typedef int (*carillon_curl_prereq_callback)(void *, char *, char *, int, int);
+typedef int (*carillon_curl_debug_callback)(CURL *, curl_infotype, char *, size_t, void *);
 typedef curl_socket_t (*carillon_curl_open_callback)(void *, curlsocktype, struct curl_sockaddr *);
 typedef int (*carillon_curl_socket_callback)(CURL *, curl_socket_t, int, void *, void *);
 typedef int (*carillon_curl_timer_callback)(CURLM *, long, void *);
@@ -60,6 +61,12 @@ static inline CURLcode carillon_easy_set_prereq_callback(
     CURL *handle, carillon_curl_prereq_callback value
 ) {
     return curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, value);
+}
+
+static inline CURLcode carillon_easy_set_debug_callback(
+    CURL *handle, carillon_curl_debug_callback value
+) {
+    return curl_easy_setopt(handle, CURLOPT_DEBUGFUNCTION, value);
 }
 
 static inline CURLcode carillon_easy_set_open_callback(

@@ -211,7 +211,8 @@ final class HTTP2Connection: ProtocolDriver {
             streams[id]?.phase = .done
             reset(id, code)
         case .goaway(let last, let code, let data):
-            submit(id, response)
+            // A stream that GOAWAY disowns must not have an answer on its way before it.
+            if last.map({ $0 >= Int(id) }) ?? true { submit(id, response) }
             goaway(lastStreamID: last, code: code, data: data)
         }
         finishIfDone()

@@ -73,8 +73,11 @@ struct EasyOptions {
             CURLOPT_OPENSOCKETFUNCTION,
             unsafe carillon_easy_set_open_callback(handle, onOpenSocket)
         )
+        note(CURLOPT_DEBUGFUNCTION, unsafe carillon_easy_set_debug_callback(handle, onDebug))
+        set(CURLOPT_VERBOSE, 1)
         for option in [
             CURLOPT_HEADERDATA, CURLOPT_WRITEDATA, CURLOPT_PREREQDATA, CURLOPT_OPENSOCKETDATA,
+            CURLOPT_DEBUGDATA,
         ] {
             unsafe setPointer(option, transfer)
         }
@@ -135,6 +138,18 @@ private func onBody(
     let piece = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
     guard let transfer = unsafe transfer(pointer) else { return 0 }
     return unsafe transfer.receivedBody(piece) ? piece.count : -1
+}
+
+private func onDebug(
+    _ handle: UnsafeMutableRawPointer?,
+    _ kind: curl_infotype,
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ count: Int,
+    _ pointer: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard kind == CURLINFO_TEXT, let transfer = unsafe transfer(pointer) else { return 0 }
+    unsafe transfer.heard(UnsafeRawBufferPointer(start: bytes, count: count))
+    return 0
 }
 
 private func onPreRequest(

@@ -29,8 +29,9 @@ package final class HTTPClient: @unchecked Sendable {
     private let multi: UnsafeMutableRawPointer
     private var state = State.open
     private var transfers: [UInt: Transfer] = [:]
-    private var gate = ConnectionGate()
-    /// Taken out of libcurl until the call before them has been answered; in `transfers` too.
+    private let gate = ConnectionGate()
+    /// Taken out of libcurl until the call before them has been answered, or to be added anew; in
+    /// `transfers` too.
     private var heldBack: [UInt: Transfer] = [:]
     private var watches: [Int32: DescriptorWatch] = [:]
     private var libcurlTimer: LoopTimer?
@@ -93,10 +94,7 @@ package final class HTTPClient: @unchecked Sendable {
             transfer = try Transfer(
                 request,
                 configuration,
-                admits: { [unowned self] call, port in
-                    self.configuration.version == .http1Only
-                        || self.gate.admits(call, onPort: port)
-                },
+                gate: configuration.version == .http1Only ? nil : gate,
                 completion: completion
             )
         } catch {
@@ -209,6 +207,7 @@ package final class HTTPClient: @unchecked Sendable {
 
     private func finishTransfers() {
         var finished: [Finished] = []
+        var areDisowned = false
         var code = CURLE_OK
         while let handle = unsafe carillon_multi_next_finished(multi, &code) {
             let key = UInt(bitPattern: handle)
@@ -218,9 +217,16 @@ package final class HTTPClient: @unchecked Sendable {
                 heldBack[key] = transfer
                 continue
             }
+            if code != CURLE_OK, transfer.takeDisowned() {
+                heldBack[key] = transfer
+                areDisowned = true
+                _ = gate.finished(key, wasAnswered: false, port: transfer.port)
+                continue
+            }
             transfers[key] = nil
             finished.append((transfer, transfer.result(code)))
         }
+        if areDisowned { letThrough() }
         complete(finished)
     }
 

@@ -20,9 +20,11 @@ final class Transfer {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     private let errorText: UnsafeMutablePointer<CChar>
 
-    /// Asks the client's gate whether this call may go out from a local port.
-    private let admits: (UInt, Int) -> Bool
+    /// The client's; none where each connection carries one call at a time.
+    private let gate: ConnectionGate?
     private(set) var port: Int?
+    private var stream: Int?
+    private var timesDisowned = 0
     private var isHeldBack = false
     private var timesSent = 0
     private var addressWasRefused = false
@@ -32,12 +34,13 @@ final class Transfer {
     private var body: [UInt8] = []
 
     private static let maximumHeadBytes = 65_536
+    private static let maximumTimesDisowned = 3
 
     /// - Throws: `invalidRequest`, `hostRefused` or `local`; nothing was sent.
     init(
         _ request: HTTPRequest,
         _ configuration: HTTPTransportConfiguration,
-        admits: @escaping (UInt, Int) -> Bool,
+        gate: ConnectionGate?,
         completion: @escaping HTTPClient.Completion
     ) throws(HTTPTransportError) {
         guard let url = URLParts(request.url) else {
@@ -56,7 +59,7 @@ final class Transfer {
         self.request = request
         self.url = url
         self.verdict = verdict
-        self.admits = admits
+        self.gate = gate
         self.completion = completion
         unsafe self.handle = unsafe handle
         maximumResponseBytes = configuration.maximumResponseBytes
@@ -176,12 +179,13 @@ final class Transfer {
     /// Just before the request goes out on a connection that stands.
     func willSend(fromPort port: Int) -> Bool {
         guard timesSent == 0 || request.isRepeatable else { return false }
-        guard admits(key, port) else {
+        guard gate?.admits(key, onPort: port) ?? true else {
             isHeldBack = true
             return false
         }
         timesSent += 1
         self.port = port
+        stream = nil
         return true
     }
 
@@ -190,6 +194,57 @@ final class Transfer {
     func takeHeldBack() -> Bool {
         defer { isHeldBack = false }
         return isHeldBack
+    }
+
+    /// Whether the peer has said that it did not process this attempt, so that the call may be added
+    /// again as if it were new. Asking resets it; a few times only.
+    func takeDisowned() -> Bool {
+        guard isDisowned, timesDisowned < Self.maximumTimesDisowned else { return false }
+        timesDisowned += 1
+        timesSent = 0
+        stream = nil
+        headBytes = 0
+        fields = []
+        body = []
+        return true
+    }
+
+    private var isDisowned: Bool {
+        guard let gate, let port, let stream else { return false }
+        return gate.isDisowned(stream: stream, onPort: port)
+    }
+
+    /// libcurl's verbose words: the only way in which it tells of streams and GOAWAY. Words that
+    /// change with a version cost a needless doubt about what was sent, nothing else; a test tells.
+    func heard(_ text: UnsafeRawBufferPointer) {
+        func number(after mark: StaticString) -> Int? {
+            let mark = unsafe UnsafeBufferPointer(
+                start: mark.utf8Start,
+                count: mark.utf8CodeUnitCount
+            )
+            guard text.count >= mark.count else { return nil }
+            for start in 0...(text.count - mark.count) {
+                let end = start + mark.count
+                guard unsafe text[start..<end].elementsEqual(mark) else { continue }
+                let digits = unsafe text[end...].prefix { (48...57).contains($0) }
+                return unsafe digits.isEmpty || digits.count > 10
+                    ? nil : digits.reduce(0) { $0 * 10 + Int($1 - 48) }
+            }
+            return nil
+        }
+        guard let first = unsafe text.first else { return }
+        switch first {
+        case UInt8(ascii: "U"):
+            if let number = number(after: "Using Stream ID: ") { stream = number }
+        case UInt8(ascii: "r"):
+            if let port, let last = number(after: "last_stream=") {
+                gate?.heardGoaway(onPort: port, lastStream: last)
+            }
+        case UInt8(ascii: "R"):
+            // The attempt before the one that libcurl makes now was not processed.
+            if unsafe text.starts(with: "REFUSED_STREAM".utf8) { timesSent = 0 }
+        default: break
+        }
     }
 
     /// - Returns: Whether a connection may be opened there. One through a proxy goes to the proxy,
@@ -256,7 +311,7 @@ final class Transfer {
     }
 
     func timedOut() -> HTTPTransportError {
-        HTTPTransportError(.timeout, requestWasNotSent: !mayHaveBeenSent)
+        HTTPTransportError(.timeout, requestWasNotSent: !mayHaveBeenSent || isDisowned)
     }
 
     private func error(_ code: CURLcode) -> HTTPTransportError {
@@ -273,7 +328,7 @@ final class Transfer {
             }
         return HTTPTransportError(
             kind,
-            requestWasNotSent: !mayHaveBeenSent,
+            requestWasNotSent: !mayHaveBeenSent || isDisowned,
             detail: "\(code.rawValue) \(detail)"
         )
     }

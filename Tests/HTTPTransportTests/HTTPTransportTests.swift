@@ -323,6 +323,68 @@ private func failure(
         }
     }
 
+    @Test("After GOAWAY what was not processed goes to a new connection", arguments: [0, nil])
+    func goaway(lastStreamID: Int?) async throws {
+        let first = FirstTime()
+        try await withLocalServer { request in
+            var response = echo(request)
+            if first.take() {
+                response.effect = .goaway(
+                    lastStreamID: lastStreamID,
+                    code: 0,
+                    data: Array(#"{"reason":"Shutdown"}"#.utf8)
+                )
+            }
+            return response
+        } _: { server, loop in
+            try await withClient(server, loop) { client in
+                for _ in 0..<5 {
+                    let answer = try await client.call(HTTPRequest(url: server.origin + "/"))
+                    #expect(answer.status == 200)
+                }
+                #expect(server.received.count == (lastStreamID == nil ? 5 : 6))
+                #expect(Set(server.received.map(\.connectionID)).count == 2)
+            }
+        }
+    }
+
+    @Test("A burst over connections that keep going away leaves no call in doubt")
+    func goawayBurst() async throws {
+        let taken = Tally()
+        try await withLocalServer { request in
+            var response = echo(request)
+            let number = taken.next()
+            if number % 40 == 39, let stream = request.streamID {
+                // This one, and all that came after it, were not processed.
+                response.effect = .goaway(lastStreamID: max(0, stream - 2), code: 0, data: [])
+            }
+            return response
+        } _: { server, loop in
+            try await withClient(server, loop) { client in
+                let outcomes = await withTaskGroup(of: Int.self) { group in
+                    for index in 0..<300 {
+                        group.addTask {
+                            let request = HTTPRequest(
+                                url: server.origin + "/\(index)",
+                                isRepeatable: false
+                            )
+                            do throws(HTTPTransportError) {
+                                return try await client.call(request).status
+                            } catch {
+                                return error.requestWasNotSent ? 0 : -1
+                            }
+                        }
+                    }
+                    return await group.reduce(into: [Int: Int]()) { $0[$1, default: 0] += 1 }
+                }
+                // What was disowned too often for the client to go on says that it may be repeated.
+                #expect(outcomes[-1] == nil)
+                #expect(outcomes[200, default: 0] >= 100)
+                #expect(outcomes[200, default: 0] + outcomes[0, default: 0] == 300)
+            }
+        }
+    }
+
     @Test("A reset stream is an answer that never came")
     func reset() async throws {
         try await withLocalServer { _ in

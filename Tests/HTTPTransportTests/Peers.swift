@@ -44,6 +44,19 @@ final class ProxyThatRefuses: @unchecked Sendable {
     }
 }
 
+/// Counts from 0.
+final class Tally: Sendable {
+    private let lock = Lock()
+    nonisolated(unsafe) private var count = 0
+
+    func next() -> Int {
+        lock.withLock {
+            defer { unsafe count += 1 }
+            return unsafe count
+        }
+    }
+}
+
 /// True once.
 final class FirstTime: Sendable {
     private let lock = Lock()
