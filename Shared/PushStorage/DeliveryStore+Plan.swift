@@ -193,12 +193,12 @@ extension DeliveryStore {
         let records = try await transaction.execute(
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                expires_at, planned_until, created_at, updated_at)
+                expires_at, environment, planned_until, created_at, updated_at)
             SELECT i.id, i.app, i.source, i.event_id, i.request, 'planning', i.notes, i.lane,
-                i.expires_at, now(), date_trunc('milliseconds', now()), now()
+                i.expires_at, i.environment, now(), date_trunc('milliseconds', now()), now()
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                $7::smallint[], $8::timestamptz[])
-                AS i(id, app, source, event_id, request, notes, lane, expires_at)
+                $7::smallint[], $8::timestamptz[], $9::text[])
+                AS i(id, app, source, event_id, request, notes, lane, expires_at, environment)
             ON CONFLICT (id) DO UPDATE SET status = 'planning', planned_until = now(),
                 updated_at = now()
             WHERE pushes.status = 'queued'
@@ -210,6 +210,7 @@ extension DeliveryStore {
                 .jsonArray(new.map { .object($0.object) }),
                 .jsonArray(new.map { .object($0.notes) }), .integerArray(new.map(\.lane)),
                 .timestampArray(new.map { $0.expiresAt?.microseconds }),
+                .textArray(new.map(\.request.environment.rawValue)),
             ]
         )
         return Set(try records.rows.map { try $0.uuid("id") })
@@ -266,7 +267,7 @@ extension DeliveryStore {
     private static let installationRow = """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
         CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
-            WHEN p.request ->> 'prod' = 'dev' THEN 'sandbox' ELSE 'production' END,
+            ELSE p.environment END,
         i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, p.expires_at
         """
 
@@ -311,7 +312,7 @@ extension DeliveryStore {
             (p.created_at AT TIME ZONE 'UTC')::date, p.id,
             encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
             CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
-                WHEN p.request ->> 'prod' = 'dev' THEN 'sandbox' ELSE 'production' END,
+                ELSE p.environment END,
             w.environment <> '', w.token, NULL, NULL, p.lane, p.expires_at, $5::bigint
         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
             AS w(push_id, provider, token, environment)

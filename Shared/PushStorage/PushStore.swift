@@ -82,8 +82,8 @@ package struct PushStore: Sendable {
             let inserted = try await transaction.execute(
                 """
                 INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                    expires_at, created_at, updated_at)
-                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8,
+                    expires_at, environment, created_at, updated_at)
+                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9,
                     date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
                 ON CONFLICT (id) DO NOTHING RETURNING \(Self.columns)
                 """,
@@ -91,6 +91,7 @@ package struct PushStore: Sendable {
                     .uuid(push.id), .text(push.app), .text(push.eventSource), .text(push.eventID),
                     .json(.object(push.object)), .json(.object(push.notes)), .integer(push.lane),
                     .optional(timestamp: push.expiresAt?.microseconds),
+                    .text(push.request.environment.rawValue),
                 ]
             )
             if let row = inserted.first {

@@ -348,6 +348,37 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("Where an installation does not name its environment, the push's prod decides")
+    func prodDecides() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            var named = fixture.iPhone("ba01")
+            named["apnsEnvironment"] = "production"
+            let ids = [
+                try await fixture.install(named).objectID,
+                try await fixture.install(fixture.iPhone("ba02")).objectID,
+            ]
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "dev",
+                ["installations": .array(ids.map(JSONValue.string)), "prod": "dev"]
+            )
+            let tokens = try fixture.push(
+                "dev-token",
+                ["tokens": [["platform": "apns", "token": "ba03"]], "prod": "dev"]
+            )
+            let planned = try await database.deliveries.plan(session: session, [push, tokens])
+            let environments = Dictionary(
+                uniqueKeysWithValues: planned.deliveries.map { ($0.device.token, $0.device) }
+            )
+            #expect(environments["ba01"]?.environment == .production)
+            #expect(environments["ba01"]?.environmentIsExplicit == true)
+            #expect(environments["ba02"]?.environment == .sandbox)
+            #expect(environments["ba02"]?.environmentIsExplicit == false)
+            #expect(environments["ba03"]?.environment == .sandbox)
+        }
+    }
+
     @Test("A request with text that jsonb refuses does not fail the batch it came in")
     func oddRequestsAreKept() async throws {
         try await StorageFixture.run { fixture in
@@ -356,7 +387,7 @@ struct DeliveryStoreTests {
             let odd = try fixture.push(
                 "odd",
                 [
-                    "tokens": [["platform": "fcm", "token": "odd"]], "colour": "a\u{0}b",
+                    "tokens": [["platform": "apns", "token": "0dd"]], "colour": "a\u{0}b",
                     "weight": .number("1e99999"),
                 ]
             )
