@@ -103,8 +103,11 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
             LeanCloudError(status: 404, code: 1, "There is nothing at this path.").response
         )
     }
+    let nothing = router.notFound
     router.methodNotAllowed = { request, allowed in
         guard LeanCloudSurface.owns(request.path) else { return methodNotAllowed(request, allowed) }
+        // Browsers may ask about any path; that alone does not make it one of ours.
+        guard allowed != [.options] else { return nothing(request) }
         return withCORS(
             LeanCloudError(status: 405, code: 1, "This path does not take this method.").response
         )
