@@ -56,7 +56,7 @@ package enum DeviceToken {
             // It becomes a path segment. Apple says not to assume a length.
             guard (1...512).contains(token.utf8.count),
                 token.utf8.allSatisfy(ASCII.isAlphanumeric)
-            else { return "an APNs device token is 1 to 512 letters and digits, as a rule hexadecimal" }
+            else { return "an APNs device token is 1 to 512 letters and digits" }
         case .fcm:
             guard (1...4096).contains(token.utf8.count),
                 token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })

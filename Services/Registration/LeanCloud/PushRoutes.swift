@@ -40,15 +40,34 @@ extension LeanCloudSurface {
         let eventID = Hex.encode(randomBytes(16))
         let source = PushIdentity.httpSource
         let id = PushIdentity.pushID(
-            app: caller.app.id, source: source, eventID: eventID, digest: { sha256($0) })
+            app: caller.app.id,
+            source: source,
+            eventID: eventID,
+            digest: { sha256($0) }
+        )
         let record = PushEvent.encode(
-            body, app: caller.app.id, source: source, eventID: eventID, topics: topics)
+            body,
+            app: caller.app.id,
+            source: source,
+            eventID: eventID,
+            topics: topics
+        )
         let push = try await database.pushes.accept(
             NewPush(
-                id: id, app: caller.app.id, eventSource: source, eventID: eventID, object: body,
-                request: parsed, expiresAt: parsed.expiresAt(acceptedAt: now)),
+                id: id,
+                app: caller.app.id,
+                eventSource: source,
+                eventID: eventID,
+                object: body,
+                request: parsed,
+                expiresAt: parsed.expiresAt(acceptedAt: now)
+            ),
             record: OutboxRecord(
-                kafkaTopic: record.topic, key: record.key, value: record.value ?? []))
+                kafkaTopic: record.topic,
+                key: record.key,
+                value: record.value ?? []
+            )
+        )
         return .json([
             "objectId": .string(push.id), "createdAt": .string(push.createdAt.iso8601),
         ])
