@@ -12,28 +12,50 @@ extension HTTPServerConfiguration {
             reader.isSetEmpty("HTTP_PORT")
             ? nil : try reader.integer("HTTP_PORT", in: ports, default: defaultPort)
         self.init(
-            host: reader.string("HTTP_HOST", default: "0.0.0.0"), port: plainPort,
-            tls: try Self.tls(reader, ports: ports))
+            host: reader.string("HTTP_HOST", default: "0.0.0.0"),
+            port: plainPort,
+            tls: try Self.tls(reader, ports: ports)
+        )
         guard port != nil || tls != nil else {
             throw ConfigurationError(
-                "HTTP_PORT", "is empty, and HTTP_TLS_PORT is not set: nothing would listen")
+                "HTTP_PORT",
+                "is empty, and HTTP_TLS_PORT is not set: nothing would listen"
+            )
         }
         let hour = Duration.seconds(3600)
         let least = Duration.milliseconds(10)
         maximumBodyBytes = try reader.integer(
-            "HTTP_MAX_BODY_BYTES", in: 1024...(1 << 30), default: maximumBodyBytes)
+            "HTTP_MAX_BODY_BYTES",
+            in: 1024...(1 << 30),
+            default: maximumBodyBytes
+        )
         maximumConnections = try reader.integer(
-            "HTTP_MAX_CONNECTIONS", in: 1...1_000_000, default: maximumConnections)
+            "HTTP_MAX_CONNECTIONS",
+            in: 1...1_000_000,
+            default: maximumConnections
+        )
         if reader.optional("HTTP_MAX_CONNECTIONS_PER_ADDRESS") != nil {
             maximumConnectionsPerAddress = try reader.integer(
-                "HTTP_MAX_CONNECTIONS_PER_ADDRESS", in: 1...1_000_000, default: 1_000_000)
+                "HTTP_MAX_CONNECTIONS_PER_ADDRESS",
+                in: 1...1_000_000,
+                default: 1_000_000
+            )
         }
         headTimeout = try reader.duration(
-            "HTTP_HEAD_TIMEOUT", in: least...hour, default: headTimeout)
+            "HTTP_HEAD_TIMEOUT",
+            in: least...hour,
+            default: headTimeout
+        )
         bodyTimeout = try reader.duration(
-            "HTTP_BODY_TIMEOUT", in: least...hour, default: bodyTimeout)
+            "HTTP_BODY_TIMEOUT",
+            in: least...hour,
+            default: bodyTimeout
+        )
         idleTimeout = try reader.duration(
-            "HTTP_IDLE_TIMEOUT", in: least...hour, default: idleTimeout)
+            "HTTP_IDLE_TIMEOUT",
+            in: least...hour,
+            default: idleTimeout
+        )
     }
 
     private static func tls(
@@ -58,6 +80,8 @@ extension HTTPServerConfiguration {
             port: port,
             certificate: .files(
                 certificate: try reader.required(variables[0]),
-                privateKey: try reader.required(variables[1])))
+                privateKey: try reader.required(variables[1])
+            )
+        )
     }
 }
