@@ -114,16 +114,22 @@ let package = Package(
         ),
         tests("JSONTests", ["JSON"]),
         tests("EventLoopTests", ["EventLoop"]),
-        tests("PostgresTests", ["Postgres", "EventLoop"]),
-        tests("KafkaTests", ["Kafka", "EventLoop"]),
-        tests("HTTPServerTests", ["HTTPServer", "HTTP2", "EventLoop", "Cryptography"]),
+        tests("PostgresTests", ["Postgres", "EventLoop", "JSON", "Observability"]),
+        tests("KafkaTests", ["Kafka", "EventLoop", "Observability"]),
+        tests(
+            "HTTPServerTests",
+            [
+                "HTTPServer", "HTTP2", "HTTPTransport", "EventLoop", "Cryptography", "JSON",
+                "Observability",
+            ]
+        ),
         tests(
             "HTTPTransportTests",
             ["HTTPTransport", "HTTPServer", "EventLoop", "Cryptography", "Observability"]
         ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
-        tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography"]),
+        tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(
             "PushProvidersTests",
