@@ -44,6 +44,7 @@ extension DeliveryStore {
             return PlannedBatch(newPushIDs: [], deliveries: [], planningPushIDs: [])
         }
         return try await database.transaction { transaction in
+            try await Self.planByIndex(transaction)
             try await SessionStore.hold(session, transaction)
             let new = try await Self.insert(pushes, transaction)
             let audience = DirectAudience(
@@ -112,20 +113,24 @@ extension DeliveryStore {
             try await SessionStore.hold(session, transaction)
             let found = try await transaction.execute(
                 """
-                SELECT id, app, request, cursor FROM pushes
+                SELECT id, app, request, cursor, planned_until FROM pushes
                 WHERE id = $1 AND planner = $2 AND status = 'planning' FOR UPDATE
                 """,
                 [.uuid(pushID), .integer(session)]
             )
             guard let row = found.first else { throw StorageError.sessionLost }
             let push = try Self.planningPush(row)
-            let cursor = try row.textOrNil("cursor")
+            let start = PageStart(
+                cursor: try row.textOrNil("cursor"),
+                plannedUntil: try row.timestampMicroseconds("planned_until"),
+                limit: max(1, limit)
+            )
             let page: (inserted: Int, cursor: String?)
             switch push.request.audience {
             case .tokens(let tokens):
-                page = try await Self.insertTokenPage(push, tokens, cursor, limit, transaction)
+                page = try await Self.insertTokenPage(push, tokens, start, transaction)
             case .installations(let selectors):
-                page = try await Self.insertPage(push, selectors, cursor, limit, transaction)
+                page = try await Self.insertPage(push, selectors, start, transaction)
             }
             let isFinished = page.cursor == nil
             _ = try await transaction.execute(
@@ -333,16 +338,23 @@ extension DeliveryStore {
         ]
     }
 
+    /// Where a page of an audience begins.
+    private struct PageStart {
+        let cursor: String?
+        /// Microseconds since 1970.
+        let plannedUntil: Int64
+        let limit: Int
+    }
+
     /// A page of a list of tokens; the cursor is how many of them are done.
     private static func insertTokenPage(
         _ push: PlanningPush,
         _ tokens: [PushRequest.DirectToken],
-        _ cursor: String?,
-        _ limit: Int,
+        _ start: PageStart,
         _ transaction: PostgresTransaction
     ) async throws -> (inserted: Int, cursor: String?) {
-        let start = cursor.flatMap { Int($0) } ?? 0
-        let page = tokens.dropFirst(start).prefix(limit)
+        let done = start.cursor.flatMap { Int($0) } ?? 0
+        let page = tokens.dropFirst(done).prefix(start.limit)
         guard !page.isEmpty else { return (0, nil) }
         let inserted = try await transaction.execute(
             tokenSQL,
@@ -351,7 +363,7 @@ extension DeliveryStore {
                 owner: nil
             )
         )
-        let end = start + page.count
+        let end = done + page.count
         return (inserted.count, end < tokens.count ? String(end) : nil)
     }
 
@@ -360,22 +372,24 @@ extension DeliveryStore {
     private static func insertPage(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
-        _ cursor: String?,
-        _ limit: Int,
+        _ start: PageStart,
         _ transaction: PostgresTransaction
     ) async throws -> (inserted: Int, cursor: String?) {
         if selectors.selectsNobody { return (0, nil) }
+        // The app and the time are parameters, not a join: the page is then read from the primary
+        // key, from the cursor on, and not from a sort of all that is left.
         var parameters: [PostgresValue] = [
-            .uuid(push.id), .optional(text: cursor), .integer(limit),
+            .uuid(push.id), .text(push.app), .text(start.cursor ?? ""),
+            .timestamp(start.plannedUntil), .integer(start.limit),
         ]
         let conditions = selectors.conditions(&parameters)
         let result = try await transaction.execute(
             """
             WITH page AS (
-                SELECT n.* FROM pushes p JOIN installations n ON n.app = p.app
-                WHERE p.id = $1 AND ($2::text IS NULL OR n.object_id > $2) AND n.valid
-                    AND n.token IS NOT NULL AND n.created_at <= p.planned_until\(conditions)
-                ORDER BY n.object_id LIMIT $3
+                SELECT n.* FROM installations n
+                WHERE n.app = $2 AND n.object_id > $3 AND n.valid AND n.token IS NOT NULL
+                    AND n.created_at <= $4\(conditions)
+                ORDER BY n.object_id LIMIT $5
             ), inserted AS (
                 INSERT INTO deliveries (\(deliveryColumns))
                 SELECT \(installationRow), NULL::bigint
@@ -387,10 +401,8 @@ extension DeliveryStore {
             parameters
         )
         guard let row = result.first else { return (0, nil) }
-        let seen = try row.integer("seen")
-        return (
-            try row.integer("inserted"), seen < limit ? nil : try row.textOrNil("last")
-        )
+        let isLast = try row.integer("seen") < start.limit
+        return (try row.integer("inserted"), isLast ? nil : try row.textOrNil("last"))
     }
 }
 

@@ -13,6 +13,7 @@ extension DeliveryStore {
         let settled = Self.unique(settled, by: \.key)
         guard !settled.isEmpty else { return [] }
         return try await database.transaction { transaction in
+            try await Self.planByIndex(transaction)
             let pushIDs: PostgresValue = .uuidArray(Array(Set(settled.map(\.key.pushID))).sorted())
             let results = try await transaction.pipeline([
                 (
@@ -40,7 +41,8 @@ extension DeliveryStore {
         let postponed = Self.unique(postponed, by: \.key)
         guard !postponed.isEmpty else { return 0 }
         return try await database.transaction { transaction in
-            try await transaction.execute(
+            try await Self.planByIndex(transaction)
+            return try await transaction.execute(
                 """
                 UPDATE deliveries d SET owner = NULL, attempts = i.attempts,
                     unanswered = i.unanswered, due_at = i.due_at,
@@ -50,7 +52,7 @@ extension DeliveryStore {
                     $7::timestamptz[], $8::integer[], $9::text[])
                     AS i(day, push_id, target, attempts, unanswered, due_at, status, reason)
                 WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
-                    AND d.owner = $1 AND d.state = 0
+                    AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
                 """,
                 [
                     .integer(session), .textArray(postponed.map(\.key.day)),
@@ -65,6 +67,8 @@ extension DeliveryStore {
         }
     }
 
+    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
+    // has, for each row of the batch, where only the primary key is right.
     private static let settleSQL = """
         WITH input AS (
             SELECT * FROM unnest($2::date[], $3::uuid[], $4::text[], $5::smallint[],
@@ -77,7 +81,7 @@ extension DeliveryStore {
                 provider_message_id = i.message_id, updated_at = now()
             FROM input i
             WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
-                AND d.owner = $1 AND d.state = 0
+                AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
             RETURNING d.day, d.push_id, d.target, d.state, i.died
         ), counts AS (
             SELECT push_id, count(*) AS settled,

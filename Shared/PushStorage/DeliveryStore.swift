@@ -144,6 +144,7 @@ package struct DeliveryStore: Sendable {
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claimDue(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
         try await database.transaction { transaction in
+            try await Self.planByIndex(transaction)
             try await SessionStore.hold(session, transaction)
             return try await transaction.execute(
                 """
@@ -169,6 +170,20 @@ package struct DeliveryStore: Sendable {
             """,
             [.integer(session), .integer(limit)]
         ).rows.map(Delivery.read)
+    }
+
+    /// A partition grows from nothing to millions of rows within minutes, faster than its
+    /// statistics: left alone, the planner sorts all that is due to claim 500 of it (275 ms of
+    /// 200,000 rows, against 18). Each statement here has its index, so it is told to use it.
+    static func planByIndex(_ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute(
+            """
+            SELECT set_config('enable_sort', 'off', true),
+                set_config('enable_seqscan', 'off', true),
+                set_config('enable_hashjoin', 'off', true),
+                set_config('enable_mergejoin', 'off', true)
+            """
+        )
     }
 
     /// When the next delivery of a lane that nobody owns is due.
