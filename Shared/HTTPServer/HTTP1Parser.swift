@@ -169,19 +169,20 @@ struct HTTP1Parser {
     // MARK: Lines
 
     /// One line without its CRLF, or nil until it is whole. No control character but the tab gets
-    /// past here, nor a CR or LF alone.
+    /// past here, nor a CR or LF alone. Nothing beyond the head's bound is looked at, so that the
+    /// answer does not depend on how the network cut the bytes.
     private mutating func takeLine() throws(HTTPProblem) -> ArraySlice<UInt8>? {
+        let end = min(buffer.count, position + lineBound - headBytes)
         var index = max(scanned, position)
-        while index < buffer.count {
+        while index < end {
             let byte = buffer[index]
             if byte == UInt8(ascii: "\r") {
-                guard index + 1 < buffer.count else { break }
+                guard index + 1 < end else { break }
                 guard buffer[index + 1] == UInt8(ascii: "\n") else {
                     throw bad("a carriage return without a line feed")
                 }
                 let line = buffer[position..<index]
                 headBytes += line.count + 2
-                try checkHeadSize(growing: 0)
                 position = index + 2
                 scanned = position
                 return line
@@ -195,18 +196,23 @@ struct HTTP1Parser {
             index += 1
         }
         scanned = index
-        try checkHeadSize(growing: index - position)
+        guard end == buffer.count else { throw lineTooLong }
         return nil
     }
 
-    private func checkHeadSize(growing: Int) throws(HTTPProblem) {
-        // What is before the first blank and after the second is far shorter than the slack.
-        if case .requestLine = state, headBytes + growing > limits.targetBytes + 64 {
-            throw HTTPProblem(status: 414, detail: "the target is too long")
+    /// How much of a head there may be at the end of the line at hand, its CRLF included.
+    private var lineBound: Int {
+        // What is before a request line's first blank and after its second is far shorter than
+        // the slack.
+        if case .requestLine = state { return min(limits.targetBytes + 64, limits.headBytes) }
+        return limits.headBytes
+    }
+
+    private var lineTooLong: HTTPProblem {
+        if case .requestLine = state, limits.targetBytes + 64 <= limits.headBytes {
+            return HTTPProblem(status: 414, detail: "the target is too long")
         }
-        guard headBytes + growing <= limits.headBytes else {
-            throw HTTPProblem(status: 431, detail: "the head is too large")
-        }
+        return HTTPProblem(status: 431, detail: "the head is too large")
     }
 
     // MARK: Heads and bodies
@@ -215,6 +221,7 @@ struct HTTP1Parser {
         let framing = try partial.framing()
         let head = try partial.finish(framing)
         partial = PartialHead()
+        headBytes = 0
         switch framing {
         case .none:
             state = .ended

@@ -68,6 +68,25 @@ struct ParserTests {
         #expect(found == ["head POST /", "failure 431"])
     }
 
+    @Test func whatLiesBeyondABoundIsNotLookedAt() {
+        for (text, failure) in [
+            ("GET /" + String(repeating: "a", count: 200) + "\0", "failure 414"),
+            ("GET / HTTP/1.1\r\nX: " + String(repeating: "a", count: 1000) + "\n", "failure 431"),
+        ] {
+            let bytes = Array(text.utf8)
+            #expect(run([bytes[...]]) == [failure])
+            #expect(run(bytes.indices.map { bytes[$0...$0] }) == [failure])
+        }
+    }
+
+    @Test func aHeadAsLargeAsItsBoundMayBeFollowedByChunks() {
+        var parser = HTTP1Parser(limits: limits)
+        let start = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nX: "
+        let fill = String(repeating: "a", count: limits.headBytes - start.utf8.count - 4)
+        let found = events(&parser, start + fill + "\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+        #expect(found == ["head POST /", "end ok"])
+    }
+
     @Test func theBoundOnABodyHoldsForEachRequestAnew() {
         var parser = HTTP1Parser(limits: limits)
         let request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
