@@ -1,0 +1,49 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// The fuzz targets, in a package of their own: it builds the rooms with coverage for libFuzzer,
+// from the same sources (`Rooms` is a link to `Shared`). `deploy/fuzz` builds and runs it.
+
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+]
+
+let package = Package(
+    name: "carillon-fuzz",
+    targets: [
+        .systemLibrary(
+            name: "CNGHTTP2",
+            path: "Rooms/CNGHTTP2",
+            pkgConfig: "libnghttp2",
+            providers: [.apt(["libnghttp2-dev"])]
+        ),
+        .target(name: "JSON", path: "Rooms/JSON", swiftSettings: settings),
+        .target(
+            name: "HTTP2",
+            dependencies: ["CNGHTTP2"],
+            path: "Rooms/HTTP2",
+            swiftSettings: settings
+        ),
+        // Of the server only what reads HTTP/1.1, by links to those files: it needs no loop, no TLS
+        // and no socket, and its names are internal to the room.
+        .target(
+            name: "HTTP1",
+            dependencies: ["JSON"],
+            path: "Sources/HTTP1",
+            swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
+        ),
+        .executableTarget(
+            name: "Fuzz",
+            dependencies: ["JSON", "HTTP1", "HTTP2"],
+            path: "Sources/Fuzz",
+            swiftSettings: settings
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)

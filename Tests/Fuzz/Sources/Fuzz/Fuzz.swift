@@ -1,0 +1,50 @@
+internal import Glibc
+
+// Runs one fuzz target under libFuzzer, which brings the `main`: `Fuzz TARGET [its arguments]`.
+//
+// A target gives bytes that a stranger could have sent to a room, and checks what the room promises
+// about any bytes. A promise that does not hold ends the process, and libFuzzer keeps the bytes.
+
+private enum Target: String, CaseIterable {
+    case http1
+    case http2
+    case json
+}
+
+/// Set once, before the first input.
+nonisolated(unsafe) private var target = Target.json
+
+/// Takes the target's name out of the arguments; called once by libFuzzer.
+@_cdecl("LLVMFuzzerInitialize")
+func initialize(
+    _ count: UnsafeMutablePointer<Int32>,
+    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>
+) -> Int32 {
+    let name = CommandLine.arguments.dropFirst().first ?? ""
+    guard let named = Target(rawValue: name) else {
+        print("usage: Fuzz \(Target.allCases.map(\.rawValue).joined(separator: "|")) …")
+        exit(64)
+    }
+    unsafe target = named
+    unsafe arguments.pointee[1] = arguments.pointee[0]
+    unsafe arguments.pointee += 1
+    unsafe count.pointee -= 1
+    return 0
+}
+
+/// Tries one input; called by libFuzzer.
+@_cdecl("LLVMFuzzerTestOneInput")
+func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
+    let bytes = unsafe Array(UnsafeBufferPointer(start: start, count: count))
+    switch unsafe target {
+    case .http1: fuzzHTTP1(bytes)
+    case .http2: fuzzHTTP2(bytes)
+    case .json: fuzzJSON(bytes)
+    }
+    return 0
+}
+
+/// Ends the process where a promise does not hold, saying which.
+func require(_ holds: Bool, _ promise: @autoclosure () -> String) {
+    if !holds { fatalError(promise()) }
+}

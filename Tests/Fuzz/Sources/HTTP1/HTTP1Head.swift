@@ -1,0 +1,1 @@
+../../../../Shared/HTTPServer/HTTP1Head.swift
