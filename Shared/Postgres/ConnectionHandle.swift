@@ -49,6 +49,9 @@ final class ConnectionHandle: @unchecked Sendable {
         unsafe PQerrorMessage(pointer).map { unsafe String(cString: $0) } ?? ""
     }
     var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
+    /// False once libpq has found the connection gone and closed its socket, which nobody else is
+    /// told of; also where it found so while it wrote.
+    var isAlive: Bool { unsafe PQstatus(pointer) != CONNECTION_BAD }
     var isBusy: Bool { unsafe PQisBusy(pointer) != 0 }
     /// Outside any transaction, with nothing being sent.
     var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }

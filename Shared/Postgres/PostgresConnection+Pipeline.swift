@@ -88,6 +88,13 @@ extension PostgresConnection {
         flush()
         // Writing may have read: the socket will not say so again.
         receive()
+        failIfGone()
+    }
+
+    /// A write that fails makes libpq read, and where that meets the end it closes the socket and
+    /// reports success: no event will ever come.
+    private func failIfGone() {
+        if mode == .pipeline, !handle.isAlive { failFromLibpq() }
     }
 
     /// In a group of their own, so that they cannot fail anyone.
@@ -131,6 +138,7 @@ extension PostgresConnection {
             flush()
             receive()
         }
+        failIfGone()
     }
 
     private func receive() {

@@ -205,6 +205,7 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// A peer that is gone without a word: no answer although the server's own limit has passed.
     func checkProgress(at now: ContinuousClock.Instant) {
+        if mode == .pipeline, !handle.isAlive { return failFromLibpq() }
         guard mode == .pipeline, !ledger.isEmpty, configuration.statementTimeout > .zero else {
             return
         }
