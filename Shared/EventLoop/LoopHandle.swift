@@ -101,8 +101,14 @@ package final class DescriptorWatch: LoopHandle {
         }
         let status = unsafe uv_poll_start(poll, interest.rawValue) { handle, status, events in
             guard let watch = unsafe DescriptorWatch.from(handle?.pointee.data) else { return }
+            guard status < 0 else {
+                watch.handler?(Readiness(rawValue: events))
+                return
+            }
             // A failed poll is told as readiness: the owner's next call meets the error itself.
-            watch.handler?(status < 0 ? watch.interest : Readiness(rawValue: events))
+            // But what came before a reset is read first, and libuv has stopped the watch.
+            watch.handler?(watch.interest)
+            if !watch.isClosed { watch.apply() }
         }
         precondition(status == 0, "uv_poll_start: \(status)")
     }
