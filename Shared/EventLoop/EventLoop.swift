@@ -42,6 +42,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private var endOfTurn: [() -> Void] = []
     private var isIdling = false
     private var stopped: CheckedContinuation<Void, Never>?
+    private var watchdog = Watchdog()
 
     /// How often a drain looks again at what its own jobs enqueued, before descriptors get a turn.
     private static let roundsPerDrain = 32
@@ -66,9 +67,18 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             throw EventLoopError(status: asyncStatus, call: "uv_async_init")
         }
         unsafe uv_prepare_init(uv, prepare)
-        unsafe uv_prepare_start(prepare) { handle in unsafe drainLoop(of: handle?.pointee.loop) }
+        unsafe uv_prepare_start(prepare) { handle in
+            guard let loop = unsafe eventLoop(of: handle?.pointee.loop) else { return }
+            loop.drain()
+            loop.watchdog.turnEnds()
+        }
         unsafe uv_check_init(uv, check)
-        unsafe uv_check_start(check) { handle in unsafe drainLoop(of: handle?.pointee.loop) }
+        unsafe uv_check_start(check) { handle in
+            guard let loop = unsafe eventLoop(of: handle?.pointee.loop) else { return }
+            // libuv looked at the clock when waiting ended, before the descriptors' callbacks.
+            loop.watchdog.turnBegan(atMilliseconds: unsafe uv_now(loop.uv))
+            loop.drain()
+        }
         unsafe uv_idle_init(uv, idle)
         // No Swift object behind these: `closeEverything` tells them by that.
         unsafe async.pointee.data = nil
@@ -185,6 +195,15 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
+    /// Tells of each turn that was longer than `limit`: all that shares the loop waited that long.
+    /// Called on the loop, when that turn is over.
+    package func watchTurns(
+        longerThan limit: Duration = .milliseconds(50),
+        _ tell: @escaping @Sendable (Duration) -> Void
+    ) {
+        execute { self.watchdog.watch(limit: limit, tell) }
+    }
+
     // MARK: Stopping
 
     /// Closes what is left, runs what is queued, joins the thread. Call it once, from outside the
@@ -281,7 +300,7 @@ private func loopThread(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
     return nil
 }
 
-private func drainLoop(of loop: UnsafeMutablePointer<uv_loop_t>?) {
-    guard let data = unsafe loop?.pointee.data else { return }
-    unsafe Unmanaged<EventLoop>.fromOpaque(data).takeUnretainedValue().drain()
+private func eventLoop(of loop: UnsafeMutablePointer<uv_loop_t>?) -> EventLoop? {
+    guard let data = unsafe loop?.pointee.data else { return nil }
+    return unsafe Unmanaged<EventLoop>.fromOpaque(data).takeUnretainedValue()
 }

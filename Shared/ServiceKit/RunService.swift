@@ -59,6 +59,7 @@ package func runService<Configuration: Sendable>(
         fail(service, "cannot start", error, exitCode: 78)
     }
     runtime.metrics.gauge(.serviceInfo, ["service": service, "version": carillonVersion]).set(1)
+    watchTurns(runtime)
     runtime.log.info("starting", [.version: .string(carillonVersion)])
     do {
         let parts = try await parts(configuration, runtime)
@@ -237,4 +238,21 @@ private func raiseDescriptorLimit() {
     guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
     limit.rlim_cur = limit.rlim_max
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+}
+
+/// Counts and logs what holds a loop up for longer than 50 ms: all its connections wait that long.
+private func watchTurns(_ runtime: ServiceRuntime) {
+    let late = runtime.metrics.counter(.loopTurnsLate)
+    for loop in runtime.loops {
+        loop.watchTurns { turn in
+            late.add(1)
+            runtime.log.warning(
+                "loop held up",
+                [
+                    .name: .string(loop.name),
+                    .durationMilliseconds: .double(turn / .milliseconds(1)),
+                ]
+            )
+        }
+    }
 }

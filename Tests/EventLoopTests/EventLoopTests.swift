@@ -159,4 +159,21 @@ struct EventLoopTests {
             }
         }
     }
+
+    @Test func aTurnThatIsTooLongIsTold() async throws {
+        let loop = try EventLoop(name: "test")
+        let (turns, told) = AsyncStream.makeStream(of: Duration.self)
+        loop.watchTurns(longerThan: .milliseconds(50)) { told.yield($0) }
+        // Many short turns, then one that blocks.
+        for _ in 0..<20 { try await loop.sleep(for: .milliseconds(1)) }
+        loop.execute { usleep(120_000) }
+        var first: Duration?
+        for await turn in turns {
+            first = turn
+            break
+        }
+        let turn = try #require(first)
+        #expect(turn >= .milliseconds(115))
+        await loop.stop()
+    }
 }
