@@ -72,6 +72,8 @@ let package = Package(
         cLibrary("CNGHTTP2", "libnghttp2", apt: "libnghttp2-dev"),
         cLibrary("COpenSSL", "openssl", apt: "libssl-dev"),
         cLibrary("CExpat", "expat", apt: "libexpat1-dev"),
+        cLibrary("CZlib", "zlib", apt: "zlib1g-dev"),
+        cLibrary("CZstd", "libzstd", apt: "libzstd-dev"),
 
         library("JSON", []),
         library("Observability", ["JSON"]),
@@ -83,7 +85,11 @@ let package = Package(
             "HTTPTransport",
             ["CCurl", "COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]
         ),
-        library("HTTPServer", ["COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]),
+        library("Compression", ["CZlib", "CZstd", "JSON", "Observability"]),
+        library(
+            "HTTPServer",
+            ["COpenSSL", "Compression", "HTTP2", "EventLoop", "JSON", "Observability"]
+        ),
         library("Cryptography", ["COpenSSL", "JSON", "Observability"]),
         library("XML", ["CExpat", "JSON", "Observability"]),
         library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability"]),
@@ -116,11 +122,12 @@ let package = Package(
         tests("EventLoopTests", ["EventLoop"]),
         tests("PostgresTests", ["Postgres", "EventLoop", "JSON", "Observability"]),
         tests("KafkaTests", ["Kafka", "EventLoop", "Observability"]),
+        tests("CompressionTests", ["Compression"]),
         tests(
             "HTTPServerTests",
             [
-                "HTTPServer", "HTTP2", "HTTPTransport", "EventLoop", "Cryptography", "JSON",
-                "Observability",
+                "HTTPServer", "Compression", "HTTP2", "HTTPTransport", "EventLoop", "Cryptography",
+                "JSON", "Observability",
             ]
         ),
         tests(
