@@ -56,5 +56,18 @@ package enum HTTP2 {
 package struct HTTP2SessionError: Error, CustomStringConvertible {
     /// libnghttp2's, negative.
     package let code: Int32
+    /// What the last GOAWAY names.
+    package let errorCode: UInt32
     package let description: String
+
+    init(code: Int32, errorCode: UInt32, description: String) {
+        self.code = code
+        self.errorCode = errorCode
+        self.description = description
+    }
+
+    /// What the session's owner finds.
+    package init(errorCode: UInt32, _ description: String) {
+        self.init(code: 0, errorCode: errorCode, description: description)
+    }
 }

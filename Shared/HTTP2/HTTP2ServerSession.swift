@@ -20,8 +20,12 @@ package final class HTTP2ServerSession {
     }
 
     private struct OutgoingBody {
-        let bytes: [UInt8]
+        var bytes: [UInt8]
         var sent = 0
+        /// More is to come.
+        var isOpen = false
+        /// libnghttp2 found nothing to send, and has to be told when there is.
+        var isDeferred = false
     }
 
     private var session: OpaquePointer?
@@ -30,6 +34,17 @@ package final class HTTP2ServerSession {
     /// Header blocks that are coming in.
     private var heads: [Int32: HTTP2.RequestHead] = [:]
     private var bodies: [Int32: OutgoingBody] = [:]
+    private var floods = FloodGuard()
+    /// Why no more is taken in.
+    private var flood: StaticString?
+    /// Streams that we reset, which says nothing about the peer.
+    private var ownResets: Set<Int32> = []
+    /// Of the header block that is coming in: frames after its first, and bytes in all.
+    private var continuations = 0
+    private var blockBytes = 0
+
+    /// A block within its bound has no need of more: frames hold 16 KiB.
+    private static let maximumContinuations = 16
 
     /// The settings, and the connection's window, are the first that `drain` gives.
     package init(_ settings: Settings) throws(HTTP2SessionError) {
@@ -39,7 +54,14 @@ package final class HTTP2ServerSession {
         defer { unsafe nghttp2_session_callbacks_del(callbacks) }
         unsafe setCallbacks(callbacks)
         let me = unsafe Unmanaged.passUnretained(self).toOpaque()
-        try check(unsafe nghttp2_session_server_new(&session, callbacks, me))
+        var options: OpaquePointer?
+        try check(unsafe nghttp2_option_new(&options))
+        defer { unsafe nghttp2_option_del(options) }
+        // Streams that are over are not kept for a tree of priorities that nobody asks.
+        unsafe nghttp2_option_set_no_closed_streams(options, 1)
+        // Its own count takes each piece that a CONTINUATION comes in for one; `beganFrame` counts.
+        unsafe nghttp2_option_set_max_continuations(options, 1 << 20)
+        try check(unsafe nghttp2_session_server_new2(&session, callbacks, me, options))
 
         let entries = [
             entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.maxConcurrentStreams),
@@ -62,7 +84,23 @@ package final class HTTP2ServerSession {
         guard let base = bytes.baseAddress else { return }
         let start = unsafe base.assumingMemoryBound(to: UInt8.self)
         let taken = unsafe nghttp2_session_mem_recv(session, start, bytes.count)
+        if let flood {
+            throw HTTP2SessionError(
+                code: Int32(clamping: min(taken, 0)),
+                errorCode: HTTP2.ErrorCode.enhanceYourCalm,
+                description: flood.description
+            )
+        }
         if taken < 0 { try check(Int32(clamping: taken)) }
+    }
+
+    /// The GOAWAY of a session that has failed: what is still queued in it is not sent.
+    package func lastWords(_ error: HTTP2SessionError) -> [UInt8] {
+        var bytes: [UInt8] = [0, 0, 8, UInt8(NGHTTP2_GOAWAY.rawValue), 0, 0, 0, 0, 0]
+        for number in [UInt32(lastStreamID), error.errorCode] {
+            bytes += [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
+        }
+        return bytes
     }
 
     package func takeEvents() -> [HTTP2.ServerEvent] {
@@ -94,22 +132,23 @@ package final class HTTP2ServerSession {
     /// Answers one stream. A stream that is gone is not an error. Where the request is not read to
     /// its end yet, the stream stays until it is, or is reset.
     ///
-    /// Field names must be lower case.
+    /// Field names must be lower case. With `isOpen`, more of the body follows by `append`.
     package func submitResponse(
         stream: Int32,
         status: Int,
         fields: [HTTP2.Field],
-        body: [UInt8]
+        body: [UInt8],
+        isOpen: Bool = false
     ) throws(HTTP2SessionError) {
         guard unsafe nghttp2_session_find_stream(session, stream) != nil else { return }
         let all = [HTTP2.Field(name: ":status", value: String(status))] + fields
         var status: Int32 = 0
         unsafe withNameValues(all) { pairs, count in
-            guard !body.isEmpty else {
+            guard !body.isEmpty || isOpen else {
                 unsafe status = nghttp2_submit_response(session, stream, pairs, count, nil)
                 return
             }
-            bodies[stream] = OutgoingBody(bytes: body)
+            bodies[stream] = OutgoingBody(bytes: body, isOpen: isOpen)
             var provider = unsafe nghttp2_data_provider()
             unsafe provider.read_callback = readAnswer
             unsafe status = nghttp2_submit_response(session, stream, pairs, count, &provider)
@@ -117,7 +156,37 @@ package final class HTTP2ServerSession {
         try check(status)
     }
 
+    /// Adds to an open body; none is there when its stream is gone.
+    package func append(stream: Int32, _ bytes: [UInt8]) throws(HTTP2SessionError) {
+        guard var body = bodies.removeValue(forKey: stream), body.isOpen else { return }
+        if body.sent == body.bytes.count {
+            body.bytes.removeAll(keepingCapacity: true)
+            body.sent = 0
+        }
+        body.bytes.append(contentsOf: bytes)
+        bodies[stream] = body
+        try resume(stream)
+    }
+
+    package func endBody(stream: Int32) throws(HTTP2SessionError) {
+        guard bodies[stream]?.isOpen == true else { return }
+        bodies[stream]?.isOpen = false
+        try resume(stream)
+    }
+
+    /// What of an answer's body the peer's windows have not let through.
+    package func unsentBytes(stream: Int32) -> Int {
+        bodies[stream].map { $0.bytes.count - $0.sent } ?? 0
+    }
+
+    private func resume(_ stream: Int32) throws(HTTP2SessionError) {
+        guard bodies[stream]?.isDeferred == true else { return }
+        bodies[stream]?.isDeferred = false
+        try check(unsafe nghttp2_session_resume_data(session, stream))
+    }
+
     package func reset(stream: Int32, code: UInt32) throws(HTTP2SessionError) {
+        if unsafe nghttp2_session_find_stream(session, stream) != nil { ownResets.insert(stream) }
         let flags = UInt8(NGHTTP2_FLAG_NONE.rawValue)
         try check(unsafe nghttp2_submit_rst_stream(session, flags, stream, code))
     }
@@ -152,194 +221,121 @@ package final class HTTP2ServerSession {
 
     // MARK: From libnghttp2
 
-    fileprivate func beganHead(_ stream: Int32) {
+    /// A frame's header is here. False when the peer sends what only makes work.
+    func beganFrame(_ type: UInt8, flags: UInt8, length: Int) -> Bool {
+        switch UInt32(type) {
+        case NGHTTP2_HEADERS.rawValue:
+            continuations = 0
+            blockBytes = length
+        case NGHTTP2_CONTINUATION.rawValue:
+            continuations += 1
+            blockBytes += length
+            if continuations > Self.maximumContinuations
+                || blockBytes > 2 * settings.maximumHeadBytes
+            {
+                return found("a header block without an end")
+            }
+        case NGHTTP2_DATA.rawValue:
+            let isLast = UInt32(flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0
+            if length == 0, !isLast { return spend(.control, "empty DATA frames") }
+        case NGHTTP2_WINDOW_UPDATE.rawValue:
+            return spend(.windowUpdate, "WINDOW_UPDATE frames")
+        case NGHTTP2_RST_STREAM.rawValue:
+            // Counted where its stream ends.
+            break
+        default:
+            return spend(.control, "control frames")
+        }
+        return true
+    }
+
+    private func spend(_ kind: FloodGuard.Kind, _ what: StaticString) -> Bool {
+        floods.admit(kind, at: .now) || found(what)
+    }
+
+    private func found(_ what: StaticString) -> Bool {
+        flood = flood ?? what
+        return false
+    }
+
+    func beganHead(_ stream: Int32) {
         heads[stream] = HTTP2.RequestHead()
         events.append(.opened(stream: stream))
     }
 
-    fileprivate func field(_ stream: Int32, _ name: String, _ value: String) {
+    /// Counts a field, and says whether it is wanted; nil when the block goes so far beyond its
+    /// bound that nobody means it, as when few bytes name a long entry of the table again and again.
+    func wantsField(_ stream: Int32, bytes: Int) -> Bool? {
+        guard let size = heads[stream]?.sizeBytes else { return false }
+        heads[stream]?.sizeBytes = size + bytes + 32
+        if size > 4 * settings.maximumHeadBytes {
+            _ = found("a header block that grows and grows")
+            return nil
+        }
+        if size + bytes + 32 > settings.maximumHeadBytes {
+            heads[stream]?.isTooLarge = true
+            return false
+        }
+        return true
+    }
+
+    func field(_ stream: Int32, _ name: String, _ value: String) {
         guard var head = heads.removeValue(forKey: stream) else { return }
-        head.sizeBytes += name.utf8.count + value.utf8.count + 32
-        if head.sizeBytes > settings.maximumHeadBytes {
-            head.isTooLarge = true
-        } else {
-            switch name {
-            case ":method": head.method = value
-            case ":scheme": head.scheme = value
-            case ":authority": head.authority = value
-            case ":path": head.path = value
-            default: head.fields.append(HTTP2.Field(name: name, value: value))
-            }
+        switch name {
+        case ":method": head.method = value
+        case ":scheme": head.scheme = value
+        case ":authority": head.authority = value
+        case ":path": head.path = value
+        default: head.fields.append(HTTP2.Field(name: name, value: value))
         }
         heads[stream] = head
     }
 
-    fileprivate func endedHead(_ stream: Int32) {
+    func endedHead(_ stream: Int32) {
         guard let head = heads.removeValue(forKey: stream) else { return }
         events.append(.head(stream: stream, head))
     }
 
-    fileprivate func body(_ stream: Int32, _ bytes: UnsafeBufferPointer<UInt8>) {
+    func body(_ stream: Int32, _ bytes: UnsafeBufferPointer<UInt8>) {
         unsafe events.append(.body(stream: stream, Array(bytes)))
     }
 
-    fileprivate func ended(_ stream: Int32) { events.append(.end(stream: stream)) }
+    func ended(_ stream: Int32) { events.append(.end(stream: stream)) }
 
-    fileprivate func closed(_ stream: Int32, _ code: UInt32) {
+    /// False when too many streams ended so.
+    func closed(_ stream: Int32, _ code: UInt32) -> Bool {
         heads[stream] = nil
         bodies[stream] = nil
         events.append(.closed(stream: stream, errorCode: code))
+        let isOurs = ownResets.remove(stream) != nil
+        return isOurs || code == HTTP2.ErrorCode.noError || spend(.reset, "reset streams")
     }
 
-    /// Copies the next part of an answer's body; true when it was the last.
-    fileprivate func readBody(
+    /// Copies the next part of an answer's body.
+    func readBody(
         _ stream: Int32,
         into buffer: UnsafeMutableBufferPointer<UInt8>
-    ) -> (count: Int, isLast: Bool) {
-        guard let body = bodies[stream] else { return (0, true) }
+    ) -> BodyPart {
+        guard let body = bodies[stream] else { return .last(0) }
         let count = min(buffer.count, body.bytes.count - body.sent)
+        if count == 0, body.isOpen {
+            bodies[stream]?.isDeferred = true
+            return .later
+        }
         unsafe body.bytes.withUnsafeBytes { bytes in
             unsafe UnsafeMutableRawBufferPointer(buffer).copyMemory(
                 from: UnsafeRawBufferPointer(rebasing: bytes[body.sent..<body.sent + count])
             )
         }
         bodies[stream]?.sent += count
-        return (count, body.sent + count == body.bytes.count)
+        let isLast = body.sent + count == body.bytes.count && !body.isOpen
+        return isLast ? .last(count) : .some(count)
     }
-}
 
-// MARK: Callbacks
-
-private func setCallbacks(_ callbacks: OpaquePointer?) {
-    unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, data in
-        guard let session = unsafe session(data), let frame = unsafe frame else { return 0 }
-        if unsafe frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST {
-            session.beganHead(unsafe frame.pointee.hd.stream_id)
-        }
-        return 0
+    enum BodyPart {
+        case some(Int)
+        case last(Int)
+        /// There is nothing now.
+        case later
     }
-    unsafe nghttp2_session_callbacks_set_on_header_callback(callbacks) {
-        _,
-        frame,
-        name,
-        nameLength,
-        value,
-        valueLength,
-        _,
-        data in
-        guard let session = unsafe session(data), let frame = unsafe frame,
-            unsafe frame.pointee.hd.type == NGHTTP2_HEADERS.rawValue,
-            unsafe frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST
-        else { return 0 }
-        session.field(
-            unsafe frame.pointee.hd.stream_id,
-            unsafe text(name, nameLength),
-            unsafe text(value, valueLength)
-        )
-        return 0
-    }
-    unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { _, frame, data in
-        guard let session = unsafe session(data), let frame = unsafe frame else { return 0 }
-        let header = unsafe frame.pointee.hd
-        let isHeaders = header.type == NGHTTP2_HEADERS.rawValue
-        guard isHeaders || header.type == NGHTTP2_DATA.rawValue else { return 0 }
-        if isHeaders { session.endedHead(header.stream_id) }
-        if UInt32(header.flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0 {
-            session.ended(header.stream_id)
-        }
-        return 0
-    }
-    unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
-        _,
-        _,
-        stream,
-        bytes,
-        count,
-        data in
-        unsafe session(data)?.body(stream, UnsafeBufferPointer(start: bytes, count: count))
-        return 0
-    }
-    unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) {
-        _,
-        stream,
-        code,
-        data in
-        unsafe session(data)?.closed(stream, code)
-        return 0
-    }
-}
-
-private func readAnswer(
-    _: OpaquePointer?,
-    stream: Int32,
-    buffer: UnsafeMutablePointer<UInt8>?,
-    length: Int,
-    flags: UnsafeMutablePointer<UInt32>?,
-    _: UnsafeMutablePointer<nghttp2_data_source>?,
-    data: UnsafeMutableRawPointer?
-) -> Int {
-    guard let session = unsafe session(data) else { return 0 }
-    let target = unsafe UnsafeMutableBufferPointer(start: buffer, count: length)
-    let (count, isLast) = unsafe session.readBody(stream, into: target)
-    if isLast { unsafe flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
-    return count
-}
-
-private func session(_ data: UnsafeMutableRawPointer?) -> HTTP2ServerSession? {
-    guard let data = unsafe data else { return nil }
-    return unsafe Unmanaged<HTTP2ServerSession>.fromOpaque(data).takeUnretainedValue()
-}
-
-/// UTF-8 where it is that, else Latin-1, which is what RFC 9110 calls opaque.
-private func text(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> String {
-    let buffer = unsafe UnsafeBufferPointer(start: bytes, count: count)
-    if let text = unsafe String(validating: buffer, as: UTF8.self) { return text }
-    return unsafe String(String.UnicodeScalarView(buffer.map { Unicode.Scalar($0) }))
-}
-
-private func entry(
-    _ identifier: nghttp2_settings_id,
-    _ value: Int
-) -> nghttp2_settings_entry {
-    nghttp2_settings_entry(
-        settings_id: Int32(identifier.rawValue),
-        value: UInt32(clamping: max(0, value))
-    )
-}
-
-/// Lends the fields to libnghttp2, which copies them.
-private func withNameValues(
-    _ fields: [HTTP2.Field],
-    _ body: (UnsafePointer<nghttp2_nv>?, Int) -> Void
-) {
-    var bytes: [UInt8] = []
-    for field in fields {
-        bytes.append(contentsOf: field.name.utf8)
-        bytes.append(contentsOf: field.value.utf8)
-    }
-    unsafe bytes.withUnsafeMutableBufferPointer { buffer in
-        var pairs: [nghttp2_nv] = unsafe []
-        var offset = 0
-        for field in fields {
-            let (nameLength, valueLength) = (field.name.utf8.count, field.value.utf8.count)
-            let start = unsafe buffer.baseAddress.map { unsafe $0 + offset }
-            unsafe pairs.append(
-                nghttp2_nv(
-                    name: start,
-                    value: start.map { unsafe $0 + nameLength },
-                    namelen: nameLength,
-                    valuelen: valueLength,
-                    flags: 0
-                )
-            )
-            offset += nameLength + valueLength
-        }
-        unsafe pairs.withUnsafeBufferPointer { unsafe body($0.baseAddress, $0.count) }
-    }
-}
-
-private func check(_ code: Int32) throws(HTTP2SessionError) {
-    guard code < 0 else { return }
-    let text = unsafe nghttp2_strerror(code).map { unsafe String(cString: $0) } ?? "unknown"
-    throw HTTP2SessionError(code: code, description: text)
 }

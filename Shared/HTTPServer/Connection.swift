@@ -11,6 +11,13 @@ protocol ProtocolDriver: AnyObject {
     /// Puts into the connection's output what it has been holding back.
     func fillOutput()
     func answered(_ ticket: Int, _ response: HTTPServerResponse)
+    /// Sends the head of an answer whose body follows in parts; false when none is to follow.
+    func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool
+    func sendPart(_ ticket: Int, _ bytes: [UInt8])
+    /// The bytes of an answer that the peer has not taken.
+    func backlog(_ ticket: Int) -> Int
+    /// Ends a streamed answer: whole, or so that the peer can tell that it is not.
+    func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool)
     func tick(_ now: ContinuousClock.Instant)
     /// Takes no new request, and finishes the connection when those it has are answered.
     func beginStop()
@@ -45,6 +52,7 @@ final class Connection: @unchecked Sendable {
     private var lingerDeadline: ContinuousClock.Instant?
     private var tasks: [Int: Task<Void, Never>] = [:]
     private var unanswered: Set<Int> = []
+    private var streams: [Int: HTTPBodyWriter] = [:]
 
     /// Beyond it a driver makes no further output until the peer has read.
     private static let congestionBytes = 1024 * 1024
@@ -132,7 +140,10 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Output
 
-    var isCongested: Bool { stream.pendingBytes + output.count > Self.congestionBytes }
+    var isCongested: Bool { backlogBytes > Self.congestionBytes }
+
+    /// Written, and not taken by the kernel.
+    var backlogBytes: Int { stream.pendingBytes + output.count }
 
     func send(_ bytes: [UInt8]) {
         guard !isFinishing else { return }
@@ -168,6 +179,7 @@ final class Connection: @unchecked Sendable {
         }
         output.removeAll(keepingCapacity: output.capacity <= 64 * 1024)
         if isFinishing, !isLingering { linger() }
+        if !streams.isEmpty, stream.pendingBytes == 0 { outputMoved() }
     }
 
     private func written() {
@@ -178,6 +190,11 @@ final class Connection: @unchecked Sendable {
             driver?.outputDrained()
             flushSoon()
         }
+        if !streams.isEmpty { outputMoved() }
+    }
+
+    private func outputMoved() {
+        for writer in streams.values { writer.outputMoved() }
     }
 
     /// Sends what is written, then ends our side.
@@ -216,12 +233,16 @@ final class Connection: @unchecked Sendable {
     private func didClose() {
         isClosed = true
         isFinishing = true
+        for ticket in Array(streams.keys) { endStream(ticket, .disconnected) }
         driver = nil
         tls = nil
         server.closed(self)
     }
 
     // MARK: Requests
+
+    /// Handlers that run, streams among them.
+    var unansweredCount: Int { unanswered.count }
 
     /// Runs a handler; its answer comes to the driver, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
@@ -231,7 +252,8 @@ final class Connection: @unchecked Sendable {
                 to: progress.request,
                 by: progress.match
             )
-            answered(ticket, response)
+            guard let stream = response.stream else { return answered(ticket, response) }
+            await run(HTTPBodyWriter(stream, progress, ticket, self), response)
         }
         if unanswered.contains(ticket) { tasks[ticket] = task }
     }
@@ -243,6 +265,52 @@ final class Connection: @unchecked Sendable {
         driver?.answered(ticket, response)
     }
 
+    // MARK: Streamed answers
+
+    private func run(_ writer: HTTPBodyWriter, _ response: HTTPServerResponse) async {
+        server.loop.checkIsolated()
+        let ticket = writer.ticket
+        guard driver?.startStream(ticket, response) == true else {
+            var response = response
+            response.stream = nil
+            return answered(ticket, response)
+        }
+        server.instruments.streams.add(1)
+        streams[ticket] = writer
+        if isStopping, writer.stream.endsOnStop { endStream(ticket, .serverStops) }
+        var failure: (any Error)?
+        do {
+            try await writer.stream.body(writer)
+        } catch {
+            failure = error
+        }
+        server.loop.checkIsolated()
+        server.instruments.streams.add(-1)
+        unanswered.remove(ticket)
+        tasks[ticket] = nil
+        server.record(writer.progress, response)
+        guard streams.removeValue(forKey: ticket) != nil else { return }
+        writer.end(.disconnected)
+        driver?.endStream(ticket, isWhole: failure == nil, isLast: false)
+        guard let failure, !(failure is CancellationError) else { return }
+        server.log.error(
+            "response stream failed",
+            [
+                .httpRoute: .string(writer.progress.match.pattern),
+                .error: .string(String(describing: failure)),
+            ]
+        )
+    }
+
+    /// Ends a streamed answer from this side; its handler learns it, and may take its time.
+    func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
+        guard let writer = streams.removeValue(forKey: ticket) else { return }
+        let isWhole = reason == .deadline || reason == .serverStops
+        driver?.endStream(ticket, isWhole: isWhole, isLast: true)
+        writer.end(reason)
+        tasks[ticket]?.cancel()
+    }
+
     func cancelTasks() {
         for task in tasks.values { task.cancel() }
     }
@@ -250,6 +318,12 @@ final class Connection: @unchecked Sendable {
     // MARK: Time
 
     func tick(_ now: ContinuousClock.Instant) {
+        for (ticket, writer) in streams {
+            if let reason = writer.due(now, idleTimeout: server.configuration.idleTimeout) {
+                endStream(ticket, reason)
+            }
+        }
+        if isClosed { return }
         if let lingerDeadline, stream.pendingBytes == 0 {
             if now >= lingerDeadline { close() }
         } else if stream.pendingBytes > 0 {
@@ -263,20 +337,9 @@ final class Connection: @unchecked Sendable {
 
     func beginStop() {
         isStopping = true
+        for (ticket, writer) in streams where writer.stream.endsOnStop {
+            endStream(ticket, .serverStops)
+        }
         if let driver { driver.beginStop() } else { abandon() }
-    }
-}
-
-/// A request whose handler is to run, with what the answer's record needs.
-struct RequestInProgress: Sendable {
-    var request: HTTPServerRequest
-    let match: Router.Match
-    let router: Router
-    let startedAt = ContinuousClock.now
-
-    init(_ request: HTTPServerRequest, _ router: Router) {
-        self.request = request
-        self.router = router
-        match = router.match(request.method, request.pathSegments)
     }
 }

@@ -7,6 +7,8 @@ final class HTTP1Connection: ProtocolDriver {
     private enum Phase {
         case reading
         case responding
+        /// The head of an answer is sent, and its body follows in parts.
+        case streaming
         /// The last answer is written; nothing more is read.
         case closing
     }
@@ -26,6 +28,8 @@ final class HTTP1Connection: ProtocolDriver {
     private var isIdle = false
     /// A scripted answer that never comes.
     private var isHung = false
+    /// Counts requests, so that an answer that is late belongs to none.
+    private var ticket = 0
 
     /// How much of later requests is taken in while one is answered.
     private static let readAheadBytes = 64 * 1024
@@ -48,16 +52,19 @@ final class HTTP1Connection: ProtocolDriver {
         guard phase != .closing else { return }
         unsafe parser.append(bytes)
         process()
-        if phase == .responding || connection.isCongested,
-            parser.bufferedBytes > Self.readAheadBytes
-        {
+        guard parser.bufferedBytes > Self.readAheadBytes else { return }
+        if phase == .streaming {
+            // Without reading on, the end of the peer would not be seen.
+            connection.abort()
+        } else if phase == .responding || connection.isCongested {
             connection.pauseReading()
         }
     }
 
     func inputEnded() {
         inputHasEnded = true
-        process()
+        // Whoever listens to a stream has no reason to end its own side, but for leaving.
+        if phase == .streaming { connection.endStream(ticket, .disconnected) } else { process() }
     }
 
     func outputDrained() { process() }
@@ -111,8 +118,7 @@ final class HTTP1Connection: ProtocolDriver {
                 connectionID: connection.id
             )
             let progress = RequestInProgress(request, server.router)
-            parser.maximumBodyBytes =
-                progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
+            parser.maximumBodyBytes = bodyBound(progress)
             current = progress
         } catch {
             refuse(error)
@@ -123,10 +129,20 @@ final class HTTP1Connection: ProtocolDriver {
         guard var progress = current else { return refuse(bad("there was no head")) }
         owesContinue = false
         deadline = nil
-        progress.request.body = body
-        current = progress
         phase = .responding
-        connection.run(progress, ticket: 0)
+        ticket += 1
+        do throws(HTTPProblem) {
+            try progress.takeBody(body, maximumBytes: bodyBound(progress))
+            current = progress
+            connection.run(progress, ticket: ticket)
+        } catch {
+            server.instruments.refused(error.status)
+            write(server.router.errorResponse(error, progress.request), closes: false)
+        }
+    }
+
+    private func bodyBound(_ progress: RequestInProgress) -> Int {
+        progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
     }
 
     /// Answers a request that cannot be read to its end, so nothing after it can be either.
@@ -142,7 +158,7 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     func answered(_ ticket: Int, _ response: HTTPServerResponse) {
-        guard phase == .responding else { return }
+        guard phase == .responding, ticket == self.ticket else { return }
         switch response.effect {
         case .answer:
             write(response, closes: false)
@@ -172,18 +188,78 @@ final class HTTP1Connection: ProtocolDriver {
                 into: &output
             )
         }
-        if let current { server.record(current, response) }
+        if let current {
+            server.record(current, response)
+        } else {
+            server.recordRefusal(
+                response.status,
+                connection: connection.id,
+                peer: connection.stream.remoteAddress
+            )
+        }
         current = nil
         if closes {
             phase = .closing
             deadline = nil
             connection.finish()
         } else {
-            phase = .reading
-            isIdle = true
-            deadline = .now + server.configuration.idleTimeout
-            process()
+            startOver()
         }
+    }
+
+    /// Waits for the next request.
+    private func startOver() {
+        phase = .reading
+        isIdle = true
+        deadline = .now + server.configuration.idleTimeout
+        process()
+    }
+
+    // MARK: Streamed answers
+
+    func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
+        guard phase == .responding, ticket == self.ticket, let request = current?.request,
+            sendsBody(response, to: request.method)
+        else { return false }
+        // HTTP/1.0 knows a body's end only by the connection's.
+        currentKeepsAlive =
+            currentKeepsAlive && !isStopping && request.protocolVersion == .http11
+            && !response.headers.hasToken("close", in: "connection")
+        phase = .streaming
+        connection.send { output in
+            writeHTTP1(
+                response,
+                to: request.method,
+                version: request.protocolVersion,
+                closes: !currentKeepsAlive,
+                date: server.date.now(),
+                into: &output
+            )
+        }
+        return true
+    }
+
+    func sendPart(_ ticket: Int, _ bytes: [UInt8]) {
+        guard phase == .streaming, ticket == self.ticket else { return }
+        let isChunked = current?.request.protocolVersion == .http11
+        connection.send { output in
+            if isChunked { output.append(contentsOf: "\(String(bytes.count, radix: 16))\r\n".utf8) }
+            output.append(contentsOf: bytes)
+            if isChunked { output.append(contentsOf: "\r\n".utf8) }
+        }
+    }
+
+    func backlog(_ ticket: Int) -> Int { connection.backlogBytes }
+
+    func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool) {
+        guard phase == .streaming, ticket == self.ticket else { return }
+        phase = .closing
+        guard isWhole else { return connection.abort() }
+        if current?.request.protocolVersion == .http11 {
+            connection.send(Array("0\r\n\r\n".utf8))
+        }
+        current = nil
+        if isLast || isStopping || !currentKeepsAlive { connection.finish() } else { startOver() }
     }
 
     func tick(_ now: ContinuousClock.Instant) {

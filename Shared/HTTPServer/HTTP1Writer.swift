@@ -21,6 +21,8 @@ func writeHTTP1(
     output.append(contentsOf: "Date: \(date)\r\n".utf8)
     if let length = contentLength(of: response, to: method) {
         output.append(contentsOf: "Content-Length: \(length)\r\n".utf8)
+    } else if response.stream != nil, version == .http11, sendsBody(response, to: method) {
+        output.append(contentsOf: "Transfer-Encoding: chunked\r\n".utf8)
     }
     if closes {
         output.append(contentsOf: "Connection: close\r\n".utf8)
@@ -40,7 +42,9 @@ func sendsBody(_ response: HTTPServerResponse, to method: HTTPMethod?) -> Bool {
 }
 
 func contentLength(of response: HTTPServerResponse, to method: HTTPMethod?) -> Int? {
-    guard response.status != 204, response.status != 304 else { return nil }
+    guard response.status != 204, response.status != 304, response.stream == nil else {
+        return nil
+    }
     if method == .head, response.body.isEmpty,
         let length = response.headers["content-length"].flatMap({ Int($0) }), length >= 0
     {

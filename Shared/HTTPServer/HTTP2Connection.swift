@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import HTTP2
+internal import Observability
 
 /// One HTTP/2 connection: a libnghttp2 session, and what each of its streams is waiting for.
 final class HTTP2Connection: ProtocolDriver {
@@ -7,6 +8,8 @@ final class HTTP2Connection: ProtocolDriver {
         case head
         case body
         case responding
+        /// The head of an answer is sent, and its body follows in parts.
+        case streaming
         /// Answered, or reset; what still comes of the request is thrown away, up to a bound, since
         /// clients whose stream is reset while they send lose the answer (libcurl 7.88).
         case done
@@ -35,6 +38,7 @@ final class HTTP2Connection: ProtocolDriver {
     /// When the end was announced; the last GOAWAY follows once clients can have seen that.
     private var stoppingSince: ContinuousClock.Instant?
     private var hasSaidLast = false
+    private var hasFailed = false
 
     private static let maximumDiscardedBytes = 1024 * 1024
     private static let discardTime: Duration = .seconds(2)
@@ -57,6 +61,7 @@ final class HTTP2Connection: ProtocolDriver {
     // MARK: In
 
     func received(_ bytes: UnsafeRawBufferPointer) {
+        guard !hasFailed else { return }
         attempt { () throws(HTTP2SessionError) in try unsafe session.receive(bytes) }
         handleEvents()
         connection.flushSoon()
@@ -86,7 +91,9 @@ final class HTTP2Connection: ProtocolDriver {
         case .end(let id):
             dispatch(id)
         case .closed(let id, _):
-            bufferedBytes -= streams.removeValue(forKey: id)?.body.count ?? 0
+            let stream = streams.removeValue(forKey: id)
+            bufferedBytes -= stream?.body.count ?? 0
+            if stream?.phase == .streaming { connection.endStream(Int(id), .disconnected) }
             if streams.isEmpty { idleSince = .now }
         }
     }
@@ -170,7 +177,20 @@ final class HTTP2Connection: ProtocolDriver {
         guard var stream = streams[id], stream.phase == .body,
             var progress = stream.progress
         else { return }
-        progress.request.body = stream.body
+        do throws(HTTPProblem) {
+            try progress.takeBody(stream.body, maximumBytes: stream.maximumBodyBytes)
+        } catch {
+            return refuse(id, error)
+        }
+        // Handlers outlive the streams that their clients reset.
+        guard connection.unansweredCount < 2 * max(server.maxConcurrentStreams, 100) else {
+            return fail(
+                HTTP2SessionError(
+                    errorCode: HTTP2.ErrorCode.enhanceYourCalm,
+                    "more requests are being handled than streams may be open"
+                )
+            )
+        }
         bufferedBytes -= stream.body.count
         stream.body = []
         stream.progress = progress
@@ -221,7 +241,19 @@ final class HTTP2Connection: ProtocolDriver {
 
     private func submit(_ id: Int32, _ response: HTTPServerResponse) {
         guard let stream = streams[id] else { return }
-        let method = stream.progress?.request.method
+        sendHead(id, response, isOpen: false)
+        bufferedBytes -= stream.body.count
+        streams[id]?.body = []
+        // A body that is still coming keeps its deadline; an answer has one for being taken.
+        streams[id]?.phase = .done
+        if stream.deadline == nil {
+            streams[id]?.deadline = .now + server.configuration.idleTimeout
+        }
+        if let progress = stream.progress { server.record(progress, response) }
+    }
+
+    private func sendHead(_ id: Int32, _ response: HTTPServerResponse, isOpen: Bool) {
+        let method = streams[id]?.progress?.request.method
         var fields: [HTTP2.Field] = []
         for field in response.headers where !isFramedByServer(field.name) {
             let name = field.name.lowercased()
@@ -234,22 +266,47 @@ final class HTTP2Connection: ProtocolDriver {
         if let length = contentLength(of: response, to: method) {
             fields.append(HTTP2.Field(name: "content-length", value: String(length)))
         }
-        bufferedBytes -= stream.body.count
-        streams[id]?.body = []
-        // A body that is still coming keeps its deadline; an answer has one for being taken.
-        streams[id]?.phase = .done
-        if stream.deadline == nil {
-            streams[id]?.deadline = .now + server.configuration.idleTimeout
-        }
         attempt { () throws(HTTP2SessionError) in
             try session.submitResponse(
                 stream: id,
                 status: responseStatus(response.status),
                 fields: fields,
-                body: sendsBody(response, to: method) ? response.body : []
+                body: sendsBody(response, to: method) ? response.body : [],
+                isOpen: isOpen
             )
         }
-        if let progress = stream.progress { server.record(progress, response) }
+    }
+
+    func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
+        let id = Int32(ticket)
+        guard let stream = streams[id], stream.phase == .responding,
+            sendsBody(response, to: stream.progress?.request.method)
+        else { return false }
+        streams[id]?.phase = .streaming
+        sendHead(id, response, isOpen: true)
+        connection.flushSoon()
+        return true
+    }
+
+    func sendPart(_ ticket: Int, _ bytes: [UInt8]) {
+        attempt { () throws(HTTP2SessionError) in
+            try session.append(stream: Int32(ticket), bytes)
+        }
+    }
+
+    func backlog(_ ticket: Int) -> Int { session.unsentBytes(stream: Int32(ticket)) }
+
+    func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool) {
+        let id = Int32(ticket)
+        guard streams[id]?.phase == .streaming else { return }
+        streams[id]?.phase = .done
+        streams[id]?.deadline = .now + server.configuration.idleTimeout
+        if isWhole {
+            attempt { () throws(HTTP2SessionError) in try session.endBody(stream: id) }
+        } else {
+            reset(id, HTTP2.ErrorCode.internalError)
+        }
+        connection.flushSoon()
     }
 
     private func reset(_ id: Int32, _ code: UInt32) {
@@ -259,14 +316,14 @@ final class HTTP2Connection: ProtocolDriver {
     func outputDrained() {}
 
     func fillOutput() {
-        while !connection.isCongested {
+        while !connection.isCongested, !hasFailed {
             let bytes = session.drain()
             if bytes.isEmpty { break }
             connection.send(bytes)
         }
         // Sending ends streams.
         handleEvents()
-        if session.isFinished { connection.finish() }
+        if !hasFailed, session.isFinished { connection.finish() }
     }
 
     /// A session that fails takes its connection with it, after its last words.
@@ -274,9 +331,25 @@ final class HTTP2Connection: ProtocolDriver {
         do throws(HTTP2SessionError) {
             try body()
         } catch {
-            connection.send(session.drain())
-            connection.finish()
+            fail(error)
         }
+    }
+
+    private func fail(_ error: HTTP2SessionError) {
+        guard !hasFailed else { return }
+        if error.errorCode == HTTP2.ErrorCode.enhanceYourCalm {
+            server.instruments.floods.add(1)
+            server.log.info(
+                "HTTP/2 connection closed for flooding",
+                [
+                    .error: .string(error.description),
+                    .networkPeer: .string(connection.stream.remoteAddress),
+                ]
+            )
+        }
+        hasFailed = true
+        connection.send(session.lastWords(error))
+        connection.finish()
     }
 
     // MARK: Time and ends
@@ -290,7 +363,7 @@ final class HTTP2Connection: ProtocolDriver {
             case .body:
                 streams[id]?.deadline = now + Self.discardTime
                 refuse(id, HTTPProblem(status: 408, detail: "the body took too long"))
-            case .responding, .hung:
+            case .responding, .streaming, .hung:
                 streams[id]?.deadline = nil
             case .done:
                 streams[id]?.deadline = nil

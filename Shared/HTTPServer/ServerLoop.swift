@@ -167,6 +167,19 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Records
 
+    /// A request whose head could not be read, so that it has no method and no route.
+    func recordRefusal(_ status: Int, connection: Int, peer: String) {
+        guard log.level <= .debug else { return }
+        log.debug(
+            "request refused",
+            [
+                .httpStatus: .integer(status),
+                .connection: .integer(connection),
+                .networkPeer: .string(peer),
+            ]
+        )
+    }
+
     func record(_ progress: RequestInProgress, _ response: HTTPServerResponse) {
         let duration = ContinuousClock.now - progress.startedAt
         instruments.answered(progress.request.method, response.status, after: duration)
@@ -232,6 +245,9 @@ final class Instruments: Sendable {
     let connections: Gauge
     let refusedConnections: Counter
     let refusedTLS: Counter
+    /// HTTP/2 peers that were told to calm down.
+    let floods: Counter
+    let streams: Gauge
     private let refusedRequests: [Int: Counter]
     private let otherRefusals: Counter
     /// By method, then by the status' first digit less one.
@@ -242,8 +258,10 @@ final class Instruments: Sendable {
         connections = metrics.gauge(.httpConnections)
         refusedConnections = metrics.counter(.httpRefused, ["reason": "connections"])
         refusedTLS = metrics.counter(.httpRefused, ["reason": "tls"])
+        floods = metrics.counter(.httpRefused, ["reason": "flood"])
+        streams = metrics.gauge(.httpStreams)
         var refused: [Int: Counter] = [:]
-        for status in [400, 408, 413, 414, 417, 431, 501, 505] {
+        for status in [400, 408, 413, 414, 415, 417, 431, 501, 505] {
             refused[status] = metrics.counter(.httpRefused, ["reason": "\(status)"])
         }
         refusedRequests = refused

@@ -40,6 +40,11 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Connections open now."
     )
+    package static let httpStreams = Metric(
+        "http_server_open_streams",
+        .gauge,
+        "Streamed answers that are being made now."
+    )
     package static let httpRefused = Metric(
         "http_server_refused_total",
         .counter,

@@ -25,7 +25,7 @@ struct Frame: Equatable, CustomStringConvertible {
         self.init(kind: kind.rawValue, flags: flags, stream: stream, payload)
     }
 
-    private init(kind: UInt8, flags: UInt8, stream: Int, _ payload: [UInt8]) {
+    init(kind: UInt8, flags: UInt8 = 0, stream: Int = 0, _ payload: [UInt8]) {
         self.kind = kind
         self.flags = flags
         self.stream = stream
@@ -125,9 +125,11 @@ final class FrameWire {
         try await wire.send(clientPreface)
     }
 
-    func send(_ frames: Frame...) async throws {
-        try await wire.send(frames.flatMap(\.bytes))
-    }
+    func send(_ frames: Frame...) async throws { try await send(frames) }
+
+    func send(_ frames: [Frame]) async throws { try await wire.send(frames.flatMap(\.bytes)) }
+
+    func endOutput() { wire.endOutput() }
 
     /// The first frame that fits, out of those not taken yet.
     func next(_ kind: Frame.Kind, stream: Int? = nil) async throws -> Frame {

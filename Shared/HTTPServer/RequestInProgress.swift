@@ -1,0 +1,55 @@
+internal import Compression
+
+/// A request whose handler is to run, with what the answer's record needs.
+struct RequestInProgress: Sendable {
+    var request: HTTPServerRequest
+    let match: Router.Match
+    let router: Router
+    let startedAt = ContinuousClock.now
+
+    init(_ request: HTTPServerRequest, _ router: Router) {
+        self.request = request
+        self.router = router
+        match = router.match(request.method, request.pathSegments)
+    }
+
+    /// Gives the request its body, as its sender meant it: without its `Content-Encoding`.
+    ///
+    /// - Parameters:
+    ///   - bytes: The body as it came.
+    ///   - maximumBytes: The bound of what it inflates to.
+    /// - Throws: 413 beyond the bound, 415 for a coding that is not ours, or more than one, 400 for
+    ///   broken bytes.
+    mutating func takeBody(_ bytes: [UInt8], maximumBytes: Int) throws(HTTPProblem) {
+        request.body = bytes
+        guard !bytes.isEmpty, case .route = match,
+            request.headers.contains("content-encoding")
+        else { return }
+        let codings = request.headers.all("content-encoding")
+        if codings.count == 1, equalWithoutCase(codings[0], "identity") { return }
+        guard codings.count == 1, let coding = Compression(contentCoding: codings[0]) else {
+            throw HTTPProblem(
+                status: 415,
+                detail: "the body may be gzip or zstd, once",
+                headers: ["Accept-Encoding": "gzip, zstd"]
+            )
+        }
+        do throws(CompressionError) {
+            request.body = try coding.decompress(bytes, maximumBytes: maximumBytes)
+        } catch {
+            switch error {
+            case .tooLarge:
+                throw HTTPProblem(
+                    status: 413,
+                    detail: "the body inflates to more than \(maximumBytes) bytes"
+                )
+            case .broken:
+                throw HTTPProblem(status: 400, detail: "the body is not \(coding.rawValue)")
+            case .unavailable:
+                throw HTTPProblem(status: 503, detail: "the body cannot be inflated now")
+            }
+        }
+        request.headers.remove("content-encoding")
+        request.headers["content-length"] = String(request.body.count)
+    }
+}

@@ -1,0 +1,76 @@
+import Compression
+import HTTPServer
+import Support
+import Testing
+
+/// Bodies that come compressed.
+@Suite(.timeLimit(.minutes(1)))
+struct BodyCodingTests {
+    private let text = Array(String(repeating: "carillon ", count: 1000).utf8)
+
+    private func post(_ body: [UInt8], _ lines: String...) -> [UInt8] {
+        let head =
+            (["POST /echo HTTP/1.1", "Host: a", "Content-Length: \(body.count)"] + lines)
+            .joined(separator: "\r\n")
+        return Array("\(head)\r\n\r\n".utf8) + body
+    }
+
+    @Test(arguments: Compression.allCases)
+    func aHandlerSeesWhatWasMeant(_ coding: Compression) async throws {
+        try await withServer { server in
+            let packed = try coding.compress(text)
+            let request = post(packed, "Content-Encoding: \(coding.rawValue.uppercased())")
+            let found = try replies(try await server.exchange(request + post(text)))
+            #expect(found.map(\.status) == [200, 200])
+            #expect(found.allSatisfy { Array($0.body.utf8) == text })
+
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(
+                requestHead(
+                    1,
+                    "POST",
+                    "/echo",
+                    ends: false,
+                    [("content-encoding", coding.rawValue)]
+                ),
+                Frame(.data, flags: Frame.endStream, stream: 1, packed)
+            )
+            #expect(try await wire.body(of: 1) == String(decoding: text, as: UTF8.self))
+        }
+    }
+
+    /// The bound is that of the route, for what comes out as for what comes in.
+    @Test(arguments: Compression.allCases)
+    func aBombIsRefusedAndTheConnectionServesOn(_ coding: Compression) async throws {
+        try await withServer(configure: { $0.maximumBodyBytes = 8000 }) { server in
+            let bomb = try coding.compress([UInt8](repeating: 0, count: 1 << 20))
+            #expect(bomb.count < 8000)
+            let request = post(bomb, "Content-Encoding: \(coding.rawValue)")
+            let found = try replies(try await server.exchange(request + post([1, 2])))
+            #expect(found.map(\.status) == [413, 200])
+        }
+    }
+
+    @Test func whatIsNoneOrNotOursIsRefused() async throws {
+        try await withServer { server in
+            let packed = try Compression.gzip.compress(text)
+            let cases: [([UInt8], Int)] = [
+                (post(text, "Content-Encoding: gzip"), 400),
+                (post(text, "Content-Encoding: zstd"), 400),
+                (post(packed.dropLast(4) + [], "Content-Encoding: gzip"), 400),
+                (post(packed, "Content-Encoding: br"), 415),
+                (post(packed, "Content-Encoding: gzip, gzip"), 415),
+                (post(packed, "Content-Encoding: gzip", "Content-Encoding: gzip"), 415),
+                (post(text, "Content-Encoding: identity"), 200),
+                (post([], "Content-Encoding: gzip"), 200),
+            ]
+            for (request, status) in cases {
+                let found = try replies(try await server.exchange(request))
+                #expect(found.map(\.status) == [status])
+                let accepts = found.first?.head.contains("Accept-Encoding: gzip, zstd")
+                #expect(accepts == (status == 415))
+            }
+        }
+    }
+}
