@@ -33,7 +33,7 @@ struct StrayKeeping: ServicePart {
     let engine: DeliveryEngine
     let runtime: ServiceRuntime
 
-    private static let wait: Duration = .seconds(5)
+    private static let wait: Duration = .seconds(2)
 
     func run() async throws {
         while !Task.isCancelled {
