@@ -175,16 +175,29 @@ actor EventIntake: ServicePart {
     /// - Returns: `false` when a stop came first.
     private func bury(_ unusable: [EventBatch.Unusable]) async -> Bool {
         guard !unusable.isEmpty else { return true }
-        var waiting = unusable.map { item in
-            KafkaOutgoing(.deadLetter(item.record, because: item.reason, topics: topics))
-        }
+        var waiting = unusable.map { item in (item: item, isContentKept: true) }
         var pause = Pause()
         while !waiting.isEmpty {
             var problem = "unknown"
             do {
-                let errors = try await producer.send(waiting)
+                let errors = try await producer.send(
+                    waiting.map { letter in
+                        KafkaOutgoing(
+                            .deadLetter(
+                                letter.item.record,
+                                because: letter.item.reason,
+                                topics: topics,
+                                isContentKept: letter.isContentKept
+                            )
+                        )
+                    }
+                )
                 if let first = errors.lazy.compactMap({ $0 }).first { problem = "\(first)" }
-                waiting = zip(waiting, errors).filter { $0.1 != nil }.map(\.0)
+                // What the broker will never take as it came must not stop the partition.
+                waiting = zip(waiting, errors).compactMap { letter, error in
+                    guard let error else { return nil }
+                    return (letter.item, letter.isContentKept && !error.isTooLarge)
+                }
             } catch {
                 problem = "\(error)"
             }

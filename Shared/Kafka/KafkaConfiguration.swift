@@ -87,6 +87,8 @@ extension KafkaClient.Kind {
                 ("linger.ms", "5"),
                 // A topic made by the way would have the broker's number of partitions, not ours.
                 ("allow.auto.create.topics", "false"),
+                // The topic's own limit is the one that counts; librdkafka's would come before it.
+                ("message.max.bytes", "4194304"),
                 ("queue.buffering.max.messages", "100000"),
                 ("queue.buffering.max.kbytes", "65536"),
                 // Java's: a key has one partition, whoever writes it.

@@ -68,6 +68,12 @@ package struct KafkaError: Error, Sendable, Equatable {
         }
     }
 
+    /// The record is larger than the topic takes: the same record never goes through.
+    package var isTooLarge: Bool {
+        [RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE]
+            .contains(rd_kafka_resp_err_t(code))
+    }
+
     /// A closed set: the names of librdkafka's codes.
     package var metricLabel: String { name }
 }

@@ -36,18 +36,39 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
 extension OutgoingRecord {
     /// The record as it came, with headers that say why it could not be used and where it stood.
     /// A record that was a dead letter before carries only the latest of these.
+    ///
+    /// - Parameters:
+    ///   - record: As it came.
+    ///   - reason: Why it cannot be used.
+    ///   - topics: Ours.
+    ///   - isContentKept: Whether key, value and the record's own headers go along. Where the
+    ///     broker finds them too large, what is left still says where the record stands.
+    /// - Returns: What goes to `push.dead-letters`.
     package static func deadLetter(
         _ record: IncomingRecord,
         because reason: DeadLetterReason,
-        topics: KafkaTopics
+        topics: KafkaTopics,
+        isContentKept: Bool = true
     ) -> OutgoingRecord {
+        var detail = reason.detail
+        if !isContentKept {
+            detail += "; \(record.value?.count ?? 0) bytes, too large for this topic, are left out"
+        }
         let added = [
             RecordHeader("error.reason", reason.reason.rawValue),
-            RecordHeader("error.detail", reason.detail),
+            RecordHeader("error.detail", detail),
             RecordHeader("source.topic", record.topic),
             RecordHeader("source.partition", String(record.partition)),
             RecordHeader("source.offset", String(record.offset)),
         ]
+        guard isContentKept else {
+            return OutgoingRecord(
+                topic: topics.deadLetters,
+                key: nil,
+                value: nil,
+                headers: added
+            )
+        }
         let kept = record.headers.filter { header in !added.contains { $0.name == header.name } }
         return OutgoingRecord(
             topic: topics.deadLetters,
