@@ -26,7 +26,7 @@ package struct CloudEvent: Sendable, Equatable {
         }
         let contentType = header("content-type", of: record)?.lowercased() ?? ""
         if contentType.hasPrefix("application/cloudevents") {
-            return try structured(try object(value), contentType: contentType)
+            return try structured(value, contentType: contentType)
         }
         if record.headers.contains(where: { $0.name.lowercased() == "ce_specversion" }) {
             return try binary(record, value)
@@ -35,9 +35,17 @@ package struct CloudEvent: Sendable, Equatable {
         // A structured event without its content type, as the Python package's `to_structured`
         // writes it, gives itself away: a push request has no `specversion`.
         if object["specversion"]?.string != nil {
-            return try structured(object, contentType: "application/cloudevents+json")
+            return try structured(object)
         }
-        return CloudEvent(data: object)
+        // The headers name an event also where nothing says of which version it is.
+        var event = CloudEvent(data: object)
+        if let id = header("ce_id", of: record) {
+            event.id = try attribute("id", of: ["id": .string(id)])
+            if let source = header("ce_source", of: record) {
+                event.source = try attribute("source", of: ["source": .string(source)])
+            }
+        }
+        return event
     }
 
     private static func binary(
@@ -55,7 +63,7 @@ package struct CloudEvent: Sendable, Equatable {
     }
 
     private static func structured(
-        _ envelope: JSONObject,
+        _ value: [UInt8],
         contentType: String
     ) throws(DeadLetterReason) -> CloudEvent {
         let mediaType = contentType.prefix { $0 != ";" && $0 != " " }
@@ -65,6 +73,12 @@ package struct CloudEvent: Sendable, Equatable {
                 "content-type must be application/cloudevents+json: one event, as JSON"
             )
         }
+        return try structured(try object(value))
+    }
+
+    private static func structured(
+        _ envelope: JSONObject
+    ) throws(DeadLetterReason) -> CloudEvent {
         var event = CloudEvent(data: [:])
         try event.readAttributes(envelope)
         if let data = envelope["data"], !data.isNull {

@@ -116,12 +116,45 @@ struct PushEventTests {
     @Test("A batch of CloudEvents, and a binary one without its id, are refused")
     func oddCloudEvents() {
         let batch = [RecordHeader("content-type", "application/cloudevents-batch+json")]
-        #expect(reason(record("{}", batch)) == .invalidCloudEvent)
+        for value in ["{}", "[]", #"[{"specversion":"1.0","id":"a","source":"b","type":"c"}]"#] {
+            #expect(reason(record(value, batch)) == .invalidCloudEvent)
+        }
         let headers = [
             RecordHeader("ce_specversion", "1.0"), RecordHeader("ce_source", "a"),
             RecordHeader("ce_type", "b"),
         ]
         #expect(reason(record(request, headers)) == .invalidCloudEvent)
+    }
+
+    @Test("ce_id and ce_source name an event also where nothing says of which version it is")
+    func bareHeaders() throws {
+        let headers = [RecordHeader("ce_id", "e1"), RecordHeader("ce_source", "/orders")]
+        let event = try PushEvent.decode(record(request, headers), now: now)
+        #expect(event.eventID == "e1")
+        #expect(event.source == "/orders")
+        #expect(reason(record(request, [RecordHeader("ce_id", "")])) == .invalidCloudEvent)
+    }
+
+    @Test("A dead letter that is too large for its topic still says what it was and where")
+    func largeDeadLetter() {
+        let letter = OutgoingRecord.deadLetter(
+            record("garbage", [RecordHeader("trace", [0])]),
+            because: DeadLetterReason(.invalidJSON, "line 1"),
+            topics: KafkaTopics(prefix: ""),
+            isContentKept: false
+        )
+        #expect(letter.value == nil)
+        #expect(
+            letter.headers == [
+                RecordHeader("error.reason", "invalid_json"),
+                RecordHeader(
+                    "error.detail",
+                    "line 1; 7 bytes, too large for this topic, are left out"
+                ),
+                RecordHeader("source.topic", "push.requests"),
+                RecordHeader("source.partition", "3"), RecordHeader("source.offset", "41"),
+            ]
+        )
     }
 
     @Test("A dead letter is the record as it came, with why and from where")
