@@ -15,6 +15,10 @@ extension LeanCloudSurface {
         }
     }
 
+    /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
+    /// where nobody has set another limit.
+    private static let maximumRecordBytes = 1_000_000
+
     /// `POST /1.1/push`: keeps the push and its outbox row in one transaction, then answers with
     /// its id. What reaches Kafka is the relay's to say.
     private func accept(
@@ -52,6 +56,13 @@ extension LeanCloudSurface {
             eventID: eventID,
             topics: topics
         )
+        guard (record.value?.count ?? 0) <= Self.maximumRecordBytes else {
+            throw LeanCloudError(
+                status: 413,
+                code: 116,
+                "The push is too large: at most \(Self.maximumRecordBytes) bytes."
+            )
+        }
         let push = try await database.pushes.accept(
             NewPush(
                 id: id,
