@@ -270,7 +270,8 @@ actor DeliveryEngine: ServicePart {
                 target: delivery.device,
                 payload: payload,
                 expiration: delivery.expiresAt?.seconds,
-                apnsTopic: apnsTopic
+                apnsTopic: apnsTopic,
+                apnsTopicIsExplicit: delivery.apnsTopic != nil
             )
         )
     }

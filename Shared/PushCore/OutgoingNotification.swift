@@ -63,18 +63,23 @@ package struct OutgoingNotification: Hashable, Sendable {
     package var expiration: Int64?
     /// The installation's own APNs topic, else the push's, else `nil`: the credential's.
     package var apnsTopic: String?
+    /// Whether that is the installation's own. Where the push or the credential named it, a
+    /// `DeviceTokenNotForTopic` may be a mistake there and says nothing about the device.
+    package var apnsTopicIsExplicit: Bool
 
     package init(
         notificationID: String,
         target: DeviceTarget,
         payload: RenderedPayload,
         expiration: Int64? = nil,
-        apnsTopic: String? = nil
+        apnsTopic: String? = nil,
+        apnsTopicIsExplicit: Bool = false
     ) {
         self.notificationID = notificationID
         self.target = target
         self.payload = payload
         self.expiration = expiration
         self.apnsTopic = apnsTopic
+        self.apnsTopicIsExplicit = apnsTopicIsExplicit
     }
 }

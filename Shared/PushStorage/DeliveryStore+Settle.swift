@@ -123,7 +123,9 @@ extension DeliveryStore {
     }
 
     /// Marks the installations that still hold a token that died. A token registered after the
-    /// provider found it dead is alive again; one that was replaced is another token.
+    /// provider found it dead is alive again; one that was replaced is another token. A
+    /// `BadDeviceToken` counts only for an installation that names that environment itself: the push
+    /// may have named a token with the wrong one.
     private static func disableTokens(
         _ dead: [SettledDelivery],
         _ transaction: PostgresTransaction
@@ -142,7 +144,8 @@ extension DeliveryStore {
                 SELECT i.app, i.object_id, dead.reason FROM installations i
                 JOIN dead ON i.app = dead.app AND i.provider = dead.provider
                     AND i.token_hash = dead.token_hash
-                    AND i.environment IN ('', dead.environment)
+                    AND (i.environment = dead.environment
+                        OR i.environment = '' AND dead.reason <> 'BadDeviceToken')
                 WHERE i.valid AND i.token_updated_at <= dead.died_at
                 ORDER BY i.app, i.object_id FOR UPDATE OF i
             )

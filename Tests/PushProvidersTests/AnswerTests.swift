@@ -84,7 +84,12 @@ private let now = Instant(seconds: 1_700_000_000)
             headers: [HTTPField("apns-id", "ID")],
             body: JSONValue.object(["reason": .string(row.reason)]).bytes
         )
-        let answer = APNsAnswer.classify(response, environmentIsExplicit: true, at: now)
+        let answer = APNsAnswer.classify(
+            response,
+            environmentIsExplicit: true,
+            topicIsExplicit: true,
+            at: now
+        )
         #expect(answer.answer.outcome == row.outcome)
         #expect(answer.reaction == row.reaction)
         #expect(answer.answer.reason == row.reason)
@@ -95,22 +100,51 @@ private let now = Instant(seconds: 1_700_000_000)
     @Test("200 is accepted, and its id is told")
     func accepted() {
         let response = HTTPResponse(status: 200, headers: [HTTPField("apns-id", "ID")])
-        let answer = APNsAnswer.classify(response, environmentIsExplicit: false, at: now)
+        let answer = APNsAnswer.classify(
+            response,
+            environmentIsExplicit: false,
+            topicIsExplicit: false,
+            at: now
+        )
         #expect(answer.answer == ProviderAnswer(.accepted, status: 200, providerMessageID: "ID"))
     }
 
     @Test("BadDeviceToken blames the device only where it names its environment (promise 9)")
     func environment() {
         let response = HTTPResponse(status: 400, body: Array(#"{"reason":"BadDeviceToken"}"#.utf8))
-        let answer = APNsAnswer.classify(response, environmentIsExplicit: false, at: now)
+        let answer = APNsAnswer.classify(
+            response,
+            environmentIsExplicit: false,
+            topicIsExplicit: false,
+            at: now
+        )
         #expect(answer.answer.outcome == .rejected)
+    }
+
+    @Test("DeviceTokenNotForTopic blames the device only where it names its topic (promise 9)")
+    func topic() {
+        let body = Array(#"{"reason":"DeviceTokenNotForTopic"}"#.utf8)
+        for (isExplicit, outcome) in [(true, Self.gone), (false, .rejected)] {
+            let answer = APNsAnswer.classify(
+                HTTPResponse(status: 400, body: body),
+                environmentIsExplicit: true,
+                topicIsExplicit: isExplicit,
+                at: now
+            )
+            #expect(answer.answer.outcome == outcome)
+        }
     }
 
     @Test("410 brings the time since when the token is dead")
     func timestamp() {
         let body = #"{"reason":"Unregistered","timestamp":1732199045123}"#
         let response = HTTPResponse(status: 410, body: Array(body.utf8))
-        let answer = APNsAnswer.classify(response, environmentIsExplicit: true, at: now)
+        let answer = APNsAnswer.classify(
+            response,
+            environmentIsExplicit: true,
+            topicIsExplicit: true,
+            at: now
+        )
         #expect(answer.answer.outcome == .unregistered(since: 1_732_199_045_123))
     }
 
@@ -121,7 +155,12 @@ private let now = Instant(seconds: 1_700_000_000)
             headers: [HTTPField("Retry-After", "7")],
             body: Array("<html>".utf8)
         )
-        let answer = APNsAnswer.classify(response, environmentIsExplicit: true, at: now)
+        let answer = APNsAnswer.classify(
+            response,
+            environmentIsExplicit: true,
+            topicIsExplicit: true,
+            at: now
+        )
         #expect(answer.answer.outcome == .unavailable(retryAfter: .seconds(7)))
         #expect(answer.answer.reason == nil)
     }

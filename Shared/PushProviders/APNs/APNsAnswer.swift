@@ -25,6 +25,7 @@ struct APNsAnswer: Equatable {
     static func classify(
         _ response: HTTPResponse,
         environmentIsExplicit: Bool,
+        topicIsExplicit: Bool,
         at now: Instant
     ) -> APNsAnswer {
         if response.status == 200 {
@@ -43,7 +44,8 @@ struct APNsAnswer: Equatable {
             reason ?? "",
             timestamp: body?["timestamp"]?.integer.map(Int64.init),
             retryAfter: response.retryAfter(at: now),
-            environmentIsExplicit: environmentIsExplicit
+            environmentIsExplicit: environmentIsExplicit,
+            topicIsExplicit: topicIsExplicit
         )
         return APNsAnswer(
             answer: ProviderAnswer(
@@ -61,13 +63,16 @@ struct APNsAnswer: Equatable {
         _ reason: String,
         timestamp: Int64?,
         retryAfter: Duration?,
-        environmentIsExplicit: Bool
+        environmentIsExplicit: Bool,
+        topicIsExplicit: Bool
     ) -> (ProviderOutcome, Reaction) {
         switch (status, reason) {
         case (400, "BadDeviceToken"):
             // Without a stated environment it may as well be our sandbox and production mixed up.
             (environmentIsExplicit ? .unregistered(since: nil) : .rejected, .none)
-        case (400, "DeviceTokenNotForTopic"): (.unregistered(since: nil), .none)
+        case (400, "DeviceTokenNotForTopic"):
+            // Likewise: a push that names the wrong one must not cost an app its devices.
+            (topicIsExplicit ? .unregistered(since: nil) : .rejected, .none)
         case (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"):
             (.misconfigured, .none)
         case (400, "IdleTimeout"): (.unavailable(retryAfter: retryAfter), .changeConnection)

@@ -111,6 +111,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             let classified = APNsAnswer.classify(
                 response,
                 environmentIsExplicit: delivery.notification.target.environmentIsExplicit,
+                topicIsExplicit: delivery.notification.apnsTopicIsExplicit,
                 at: clock()
             )
             react(classified, delivery, generation, bearer)

@@ -348,6 +348,40 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("BadDeviceToken costs nobody the token that a push named with the wrong environment")
+    func wrongEnvironmentOfThePush() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let unnamed = try await fixture.install(fixture.iPhone("be01"))
+            var object = fixture.iPhone("be02")
+            object["apnsEnvironment"] = "sandbox"
+            let named = try await fixture.install(object)
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "wrong",
+                [
+                    "tokens": .array(
+                        ["be01", "be02"].map {
+                            ["platform": "apns", "token": .string($0), "environment": "sandbox"]
+                        }
+                    )
+                ]
+            )
+            let planned = try await database.deliveries.plan(session: session, [push])
+            let answers = planned.deliveries.map { delivery in
+                var answer = gone(delivery, at: .now())
+                answer.status = 400
+                answer.reason = "BadDeviceToken"
+                return answer
+            }
+            #expect(try await database.deliveries.settle(session: session, answers).count == 2)
+            let states = try await database.installations.query(app: StorageFixture.app)
+            let valid = states.filter(\.isValid).map(\.objectID)
+            #expect(valid == [unnamed.objectID])
+            #expect(states.contains { $0.objectID == named.objectID && !$0.isValid })
+        }
+    }
+
     @Test("Where an installation does not name its environment, the push's prod decides")
     func prodDecides() async throws {
         try await StorageFixture.run { fixture in
