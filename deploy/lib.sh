@@ -172,7 +172,8 @@ as_postgres() {
 
 # start_postgres FOLDER: a private server with data in FOLDER (or in a temporary folder, where the
 # unprivileged user cannot reach that), on a port of its own. Sets DATABASE_URL. The data is worth
-# as much as the run, so it is not flushed to disk.
+# as much as the run, so it is not flushed to disk; a commit still outlives the server's processes,
+# which may be killed to see what Carillon makes of it.
 start_postgres() {
     local folder="$1" bin password log port try command
     bin="$(postgres_bin)" || fail "no Postgres 15 or later under /usr/lib/postgresql"
@@ -204,8 +205,7 @@ start_postgres() {
         port="$(free_port)"
         command=("$bin/postgres" -D "$folder/data" -p "$port"
             -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off
-            -c synchronous_commit=off -c full_page_writes=off -c max_connections=300
-            -c shared_buffers=128MB)
+            -c full_page_writes=off -c max_connections=300 -c shared_buffers=128MB)
         if ((EUID == 0)); then
             command=(setpriv --reuid postgres --regid postgres --init-groups -- "${command[@]}")
         fi
