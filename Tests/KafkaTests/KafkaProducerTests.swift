@@ -98,7 +98,8 @@ struct KafkaProducerTests {
             #expect(producer.notReadyReason() != nil)
             let start = ContinuousClock.now
             await producer.close()
-            #expect(.now - start < .seconds(2))
+            // Far from the ten seconds that a close grants what is still on its way.
+            #expect(.now - start < .seconds(8))
         }
     }
 
@@ -156,7 +157,8 @@ struct KafkaProducerTests {
             )
             let start = ContinuousClock.now
             await producer.close()
-            #expect(.now - start < .seconds(2))
+            // Far from the ten seconds that a close grants what is still on its way.
+            #expect(.now - start < .seconds(8))
         }
     }
 }
