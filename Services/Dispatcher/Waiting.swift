@@ -58,13 +58,20 @@ final class Bell: @unchecked Sendable {
     }
 
     /// Sleeps until it rings, the time is over or the task is cancelled. One sleeper at a time.
-    func wait(atMost duration: Duration) async {
+    func wait(
+        atMost duration: Duration,
+        isolation: isolated (any Actor)? = #isolation
+    ) async {
+        loop.checkIsolated()
         if isRung || Task.isCancelled {
             isRung = false
             return
         }
         let (bell, loop) = (self, loop)
         await withTaskCancellationHandler {
+            // Captured, or the closure would run on the global pool in a task that does not prefer
+            // the loop: it does not inherit the isolation of a nonisolated caller.
+            _ = isolation
             await withCheckedContinuation { continuation in
                 bell.sleeper = continuation
                 bell.timer = loop.schedule(after: duration) { bell.wake() }

@@ -35,6 +35,8 @@ final class MockBroker: ServicePart {
             continuation.finish()
         }
         let cluster = cluster
-        try await EventLoop.current?.blocking { cluster.close() }
+        // Closing blocks; a task without a loop has none to hold up.
+        guard let loop = EventLoop.current else { return cluster.close() }
+        try await loop.blocking { cluster.close() }
     }
 }
