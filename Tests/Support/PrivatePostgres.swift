@@ -1,0 +1,157 @@
+import Foundation
+
+/// A Postgres of one test's own, which may stop it, crash it and start it again.
+///
+/// It listens on a free port of 127.0.0.1 and keeps its data in a temporary folder, which `remove`
+/// deletes. What it has answered outlives the process (`synchronous_commit` is on), not the machine
+/// (`fsync` is off). Its processes end with the test's.
+package final class PrivatePostgres: Sendable {
+    package enum Stop: Sendable, CaseIterable {
+        /// SIGINT: backends are told, a last checkpoint is written.
+        case fast
+        /// SIGQUIT: nobody is told much; the next start recovers.
+        case immediate
+        /// SIGKILL of the postmaster: its backends find out by themselves.
+        case kill
+    }
+
+    /// Where its programs are: the newest of 15 or later; nil where there is none.
+    package static let programs: String? = {
+        let root = "/usr/lib/postgresql"
+        let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []
+        let newest = versions.compactMap { Int($0) }.filter { $0 >= 15 }.max()
+        return newest.map { "\(root)/\($0)/bin" }
+    }()
+
+    package let port: Int
+    package let url: String
+    private let password = String(UInt64.random(in: .min ... .max), radix: 36)
+    private let programs: String
+    private let folder: String
+    private let settings: [String]
+    private let server = Current()
+
+    private actor Current {
+        var process: ChildProcess?
+        func set(_ process: ChildProcess?) { self.process = process }
+    }
+
+    /// Makes a data folder and starts a server on it.
+    ///
+    /// - Parameter settings: More of `name=value`; they win over those here.
+    package static func start(settings: [String] = []) async throws -> PrivatePostgres {
+        guard let programs else { throw TestFailure("no Postgres under /usr/lib/postgresql") }
+        let folder = "/tmp/" + TestEnvironment.unique("carillon-postgres-")
+        let server = PrivatePostgres(
+            programs: programs,
+            folder: folder,
+            port: try freePort(),
+            settings: settings
+        )
+        do {
+            try await server.initialise()
+            try await server.start()
+        } catch {
+            await server.remove()
+            throw error
+        }
+        return server
+    }
+
+    private init(programs: String, folder: String, port: Int, settings: [String]) {
+        self.programs = programs
+        self.folder = folder
+        self.port = port
+        self.settings = settings
+        url = "postgresql://carillon:\(password)@127.0.0.1:\(port)/postgres?sslmode=disable"
+    }
+
+    private func initialise() async throws {
+        try FileManager.default.createDirectory(
+            atPath: folder,
+            withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o700]
+        )
+        try password.write(toFile: "\(folder)/password", atomically: false, encoding: .utf8)
+        if getuid() == 0 {
+            _ = try await run("/bin/chown", ["-R", "postgres:", folder]).successful("chown")
+        }
+        let command = asPostgres([
+            "\(programs)/initdb", "--pgdata=\(folder)/data", "--username=carillon",
+            "--auth=scram-sha-256", "--pwfile=\(folder)/password", "--encoding=UTF8",
+            "--locale=C.UTF-8", "--no-sync",
+        ])
+        _ = try await run(command[0], Array(command.dropFirst())).successful("initdb")
+    }
+
+    /// Postgres refuses to be root. The wish to be killed with the parent is lost with the
+    /// change of user, so it is said again.
+    private func asPostgres(_ command: [String]) -> [String] {
+        guard getuid() == 0 else { return command }
+        let user = ["--reuid", "postgres", "--regid", "postgres", "--init-groups"]
+        let again = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"]
+        return ["/usr/bin/setpriv"] + user + ["--"] + again + command
+    }
+
+    /// Starts it on the data that is there, and returns when it takes connections.
+    package func start() async throws {
+        let options =
+            [
+                "listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off",
+                "synchronous_commit=on", "full_page_writes=off", "shared_buffers=32MB",
+                "max_connections=100",
+            ] + settings
+        // Its log goes to standard error; lines are waited for on standard output.
+        let command = asPostgres(
+            [
+                "/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", "\(programs)/postgres", "-D",
+                "\(folder)/data", "-p", "\(port)",
+            ] + options.flatMap { ["-c", $0] }
+        )
+        let process = try await ChildProcess.start(command[0], Array(command.dropFirst()))
+        await server.set(process)
+        _ = try await process.line("a server that is ready") {
+            $0.contains("ready to accept connections")
+        }
+    }
+
+    /// Returns when none of its processes is left: they hold the pipe of its log open.
+    package func stop(_ how: Stop) async {
+        guard let process = await server.process else { return }
+        switch how {
+        case .fast: process.signal(SIGINT)
+        case .immediate: process.signal(SIGQUIT)
+        case .kill: process.signal(SIGKILL)
+        }
+        _ = await process.exit()
+        await server.set(nil)
+    }
+
+    /// What its log says since the last start.
+    package func log() async -> [String] { await server.process?.lines() ?? [] }
+
+    /// Stops it and deletes its data.
+    package func remove() async {
+        await stop(.immediate)
+        try? FileManager.default.removeItem(atPath: folder)
+    }
+
+    /// A port that nobody has now; the kernel does not hand it out again at once.
+    private static func freePort() throws -> Int {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw TestFailure("no socket") }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                guard unsafe bind(descriptor, address, length) == 0 else { return Int32(-1) }
+                return unsafe getsockname(descriptor, address, &length)
+            }
+        }
+        guard status == 0 else { throw TestFailure("no free port") }
+        return Int(UInt16(bigEndian: address.sin_port))
+    }
+}
