@@ -1,4 +1,5 @@
 import CPQ
+import Glibc
 
 /// Sole owner of one `PGconn *`; `PQfinish` runs when the object dies. Confined to one thread at a
 /// time: it is made on libuv's pool and lives on its loop from then on. No call blocks but `start`.
@@ -163,11 +164,50 @@ final class Cancellation: @unchecked Sendable {
     init(adopting pointer: OpaquePointer) { unsafe self.pointer = pointer }
     deinit { unsafe PQfreeCancel(pointer) }
 
-    /// Asks the server to end what the connection is running. Blocks for a connection of its own.
-    func request() {
+    /// Asks the server to end what the connection is running; does not block.
+    ///
+    /// `PQcancel` makes a connection of its own and waits for the server to close it, 2 ms or, where
+    /// the server hangs, for ever: so it gets a thread of its own, not one of libuv's few. A
+    /// connection has one at a time.
+    ///
+    /// - Parameter sent: Called on that thread, whatever came of it.
+    func request(_ sent: @escaping @Sendable () -> Void) {
+        let work = unsafe Unmanaged.passRetained(CancellationWork(self, sent))
+        var thread = pthread_t()
+        let status = unsafe pthread_create(
+            &thread,
+            nil,
+            { context in
+                guard let context = unsafe context else { return nil }
+                let work = unsafe Unmanaged<CancellationWork>.fromOpaque(context)
+                    .takeRetainedValue()
+                work.cancellation.requestBlocking()
+                work.sent()
+                return nil
+            },
+            work.toOpaque()
+        )
+        if status == 0 {
+            pthread_detach(thread)
+        } else {
+            unsafe work.takeRetainedValue().sent()
+        }
+    }
+
+    private func requestBlocking() {
         var text = [CChar](repeating: 0, count: 256)
         _ = unsafe text.withUnsafeMutableBufferPointer { buffer in
             unsafe PQcancel(pointer, buffer.baseAddress, Int32(buffer.count))
+        }
+    }
+
+    private final class CancellationWork {
+        let cancellation: Cancellation
+        let sent: @Sendable () -> Void
+
+        init(_ cancellation: Cancellation, _ sent: @escaping @Sendable () -> Void) {
+            self.cancellation = cancellation
+            self.sent = sent
         }
     }
 }

@@ -12,8 +12,13 @@ package struct PostgresConfiguration: Sendable {
     package var statementTimeout: Duration
     /// The server ends a wait for a lock after this long; 0: never.
     package var lockTimeout: Duration
-    /// For one attempt to connect, name resolution apart.
+    /// For one attempt to connect, name resolution included.
     package var connectTimeout: Duration
+    /// A stream or a COPY that waits for the server fails after this long without a word from it,
+    /// retryably; 0: never. Such statements have no statement timeout; this is for a server that
+    /// hangs. Longer than the longest pause that a sort or a lock may make. The time that the
+    /// caller's own body takes does not count.
+    package var streamIdleTimeout: Duration
     /// How long a request waits for a connection before it fails, retryably.
     package var acquireTimeout: Duration
     /// Schema names, separated by commas; nil: what the server or the URI says.
@@ -33,6 +38,7 @@ package struct PostgresConfiguration: Sendable {
         statementTimeout: Duration = .seconds(30),
         lockTimeout: Duration = .seconds(10),
         connectTimeout: Duration = .seconds(5),
+        streamIdleTimeout: Duration = .seconds(300),
         acquireTimeout: Duration = .seconds(10),
         searchPath: String? = nil,
         maximumPending: Int = 20_000,
@@ -45,6 +51,7 @@ package struct PostgresConfiguration: Sendable {
         self.statementTimeout = statementTimeout
         self.lockTimeout = lockTimeout
         self.connectTimeout = connectTimeout
+        self.streamIdleTimeout = streamIdleTimeout
         self.acquireTimeout = acquireTimeout
         self.searchPath = searchPath
         self.maximumPending = max(1, maximumPending)

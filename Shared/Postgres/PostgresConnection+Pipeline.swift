@@ -256,7 +256,7 @@ extension PostgresConnection {
     /// A cancellation meant for an earlier statement can hit a later one.
     private func isStrayCancel(_ error: PostgresError) -> Bool {
         guard error.sqlState == "57014" else { return false }
-        if cancelTask != nil { return true }
+        if isCancelling { return true }
         guard let lastCancel else { return false }
         return ContinuousClock.now - lastCancel < .seconds(1)
     }

@@ -6,7 +6,11 @@ extension PostgresConnection {
     func flushPlain(isCancellable: Bool = true) async throws {
         while true {
             switch handle.flush() {
-            case .done: return
+            case .done:
+                // A write that fails makes libpq close its socket and report success; what watches
+                // that socket must go at once, before another gets its number.
+                guard handle.isAlive else { throw broken() }
+                return
             case .failed: throw broken()
             case .more:
                 try await waitForSocket([.readable, .writable], isCancellable: isCancellable)

@@ -32,9 +32,13 @@ final class PostgresConnection: @unchecked Sendable {
 
     // Plain mode: who waits for the socket.
     var socketWaiter: CheckedContinuation<Void, any Error>?
+    private var waitingSince = ContinuousClock.now
+    /// How long it may wait for the socket; zero: for ever.
+    var silenceLimit = Duration.zero
 
     // Cancelling what the server runs.
-    var cancelTask: Task<Void, Never>?
+    private(set) var isCancelling = false
+    private var cancelWaiters: [CheckedContinuation<Void, Never>] = []
     var lastCancel: ContinuousClock.Instant?
 
     /// Of the stream or COPY that runs.
@@ -63,18 +67,23 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// Connects and sets the session up.
     ///
+    /// - Parameters:
+    ///   - configuration: The pool's.
+    ///   - start: Of the same slot's attempts, one after the other.
+    ///   - isShared: Whether failed groups run again.
+    ///   - loop: The pool's.
+    /// - Returns: One in pipeline mode.
     /// - Throws: `PostgresError.connect`.
     static func open(
         _ configuration: PostgresConfiguration,
+        by start: ConnectionStart,
         isShared: Bool,
         on loop: EventLoop
     ) async throws -> PostgresConnection {
-        let (uri, name) = (configuration.uri, configuration.applicationName)
-        let handle = try await loop.blocking {
-            try ConnectionHandle(connecting: uri, applicationName: name)
-        }
+        let deadline = ContinuousClock.now + configuration.connectTimeout
+        let handle = try await start.handle(within: configuration.connectTimeout)
         let connection = PostgresConnection(handle, configuration, isShared: isShared, on: loop)
-        let timer = loop.schedule(after: configuration.connectTimeout) { [weak connection] in
+        let timer = loop.schedule(after: deadline - .now) { [weak connection] in
             connection?.fail(PostgresError(.connect, "cannot connect to Postgres: timed out"))
         }
         defer { timer.cancel() }
@@ -168,6 +177,7 @@ final class PostgresConnection: @unchecked Sendable {
         loop.checkIsolated()
         precondition(socketWaiter == nil, "two wait for one socket")
         socketWaiter = continuation
+        waitingSince = .now
         watch?.interest = interest
     }
 
@@ -187,8 +197,9 @@ final class PostgresConnection: @unchecked Sendable {
             let isUnknown = isShared || request.commits
             request.finish(.failure(PostgresError.lost(cause, outcomeIsUnknown: isUnknown)))
         }
-        for waiter in brokenWaiters { waiter.resume() }
+        for waiter in brokenWaiters + cancelWaiters { waiter.resume() }
         brokenWaiters = []
+        cancelWaiters = []
     }
 
     /// libpq reported that the connection is gone.
@@ -203,35 +214,45 @@ final class PostgresConnection: @unchecked Sendable {
         await withCheckedContinuation { brokenWaiters.append($0) }
     }
 
-    /// A peer that is gone without a word: no answer although the server's own limit has passed.
+    /// A peer that is gone without a word: no answer although the server's own limit has passed,
+    /// or a stream's or COPY's limit of silence.
     func checkProgress(at now: ContinuousClock.Instant) {
         if mode == .pipeline, !handle.isAlive { return failFromLibpq() }
-        guard mode == .pipeline, !ledger.isEmpty, configuration.statementTimeout > .zero else {
-            return
+        let (limit, since): (Duration, ContinuousClock.Instant)
+        switch mode {
+        case .pipeline where !ledger.isEmpty && configuration.statementTimeout > .zero:
+            (limit, since) = (configuration.statementTimeout + .seconds(10), lastProgress)
+        case .plain where socketWaiter != nil && silenceLimit > .zero:
+            (limit, since) = (silenceLimit, waitingSince)
+        case .pipeline, .plain, .connecting, .broken: return
         }
-        if now - lastProgress > configuration.statementTimeout + .seconds(10) {
-            fail(PostgresError(.connectionLost, "the server does not answer"))
-        }
+        guard now - since > limit else { return }
+        // It may only be slow: what nobody waits for any more need not go on.
+        cancelRunning()
+        fail(PostgresError(.connectionLost, "the server does not answer"))
     }
 
     // MARK: Cancelling
 
-    /// Asks the server to end what it runs for this connection, on a thread of libuv's pool, for
-    /// that needs a connection of its own.
+    /// Asks the server to end what it runs for this connection.
     func cancelRunning() {
-        guard cancelTask == nil, isUsable, let cancellation = handle.makeCancellation() else {
-            return
-        }
+        guard !isCancelling, isUsable, let cancellation = handle.makeCancellation() else { return }
+        isCancelling = true
         lastCancel = .now
-        let loop = loop
-        cancelTask = Task(executorPreference: loop) {
-            try? await loop.blocking { cancellation.request() }
-            // From here on the signal is sent; it can still be a moment late.
-            self.lastCancel = .now
-            self.cancelTask = nil
-        }
+        cancellation.request { [loop] in loop.execute { self.cancellationIsSent() } }
     }
 
-    /// No cancellation is on its way any more.
-    func settleCancellation() async { await cancelTask?.value }
+    /// The server has taken the wish; what it does about it can still be a moment late.
+    private func cancellationIsSent() {
+        isCancelling = false
+        lastCancel = .now
+        for waiter in cancelWaiters { waiter.resume() }
+        cancelWaiters = []
+    }
+
+    /// Returns when no cancellation is on its way any more, or the connection has broken.
+    func settleCancellation() async {
+        guard isCancelling, mode != .broken else { return }
+        await withCheckedContinuation { cancelWaiters.append($0) }
+    }
 }

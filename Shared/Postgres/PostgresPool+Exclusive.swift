@@ -209,18 +209,22 @@ extension PostgresPool {
         do {
             try connection.leavePipelineMode()
             _ = try await connection.runScript("BEGIN; SET LOCAL statement_timeout = 0")
+            connection.silenceLimit = configuration.streamIdleTimeout
             let value = try await body(connection)
             _ = try await connection.runScript("COMMIT", isCancellable: false)
+            connection.silenceLimit = .zero
             try connection.enterPipelineMode()
             giveBack(connection)
             count("ok")
             return value
         } catch {
             await connection.abandonPlain(after: error)
+            connection.silenceLimit = .seconds(10)
             if connection.mode == .plain {
                 _ = try? await connection.runScript("ROLLBACK", isCancellable: false)
                 try? connection.enterPipelineMode()
             }
+            connection.silenceLimit = .zero
             giveBack(connection)
             let told = connection.lossAsSeenByBorrower(of: error)
             count((told as? PostgresError)?.metricLabel ?? "cancelled")

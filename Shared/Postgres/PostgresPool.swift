@@ -201,10 +201,15 @@ package actor PostgresPool {
     /// One slot's whole life: opens a connection, serves until it breaks, opens another.
     private func keep(_ role: Role) async {
         var failures = 0
+        let (uri, name) = (configuration.uri, configuration.applicationName)
+        let start = ConnectionStart(on: loop) {
+            try ConnectionHandle(connecting: uri, applicationName: name)
+        }
         while phase == .open || phase == .draining {
             do {
                 let connection = try await PostgresConnection.open(
                     configuration,
+                    by: start,
                     isShared: role == .shared,
                     on: loop
                 )

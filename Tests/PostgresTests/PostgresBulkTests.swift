@@ -178,4 +178,39 @@ struct PostgresBulkTests {
             #expect(try count[0].integer(0) == 20 * 501)
         }
     }
+
+    @Test("A stream or COPY that the server leaves without a word ends, retryably")
+    func silence() async throws {
+        try await TestPool.with({ $0.streamIdleTimeout = .milliseconds(300) }) { test in
+            let silent = "SELECT pg_sleep(20)"
+            let stream = try await postgresError { _ = try await test.pool.stream(silent) { _ in } }
+            #expect(stream.kind == .connectionLost && stream.isRetryable)
+            let copy = try await postgresError { _ = try await test.pool.copyOut(silent) { _ in } }
+            #expect(copy.kind == .connectionLost && copy.isRetryable)
+            // Both statements were cancelled on the server too, not just left there.
+            try await test.until(
+                "SELECT count(*) = 0 FROM pg_stat_activity WHERE query = $1 AND state = 'active'",
+                [.text(silent)]
+            )
+            _ = try await test.pool.execute("CREATE TABLE t (n int)")
+            try await test.pool.transaction { transaction in
+                _ = try await transaction.execute("LOCK TABLE t")
+                let blocked = try await postgresError {
+                    _ = try await test.pool.copyIn(table: "t", columns: ["n"]) { nil }
+                }
+                #expect(blocked.kind == .connectionLost && blocked.isRetryable)
+            }
+        }
+    }
+
+    @Test("A reader that takes its time is not the server's silence")
+    func slowReader() async throws {
+        try await TestPool.with({ $0.streamIdleTimeout = .milliseconds(300) }) { test in
+            let count = try await test.pool.stream(
+                "SELECT n FROM generate_series(1, 2000) n",
+                batch: 1000
+            ) { _ in try await test.loop.sleep(for: .milliseconds(700)) }
+            #expect(count == 2000)
+        }
+    }
 }

@@ -125,7 +125,7 @@ struct PostgresTransactionTests {
     func boundedWaiting() async throws {
         try await TestPool.with({
             $0.connections = 2
-            $0.acquireTimeout = .milliseconds(250)
+            $0.acquireTimeout = .seconds(1)
         }) { test in
             try await test.pool.transaction { transaction in
                 _ = try await transaction.execute("SELECT 1")

@@ -39,6 +39,8 @@ package final class PrivatePostgres: Sendable {
     /// Makes a data folder and starts a server on it.
     ///
     /// - Parameter settings: More of `name=value`; they win over those here.
+    /// - Returns: A server that takes connections.
+    /// - Throws: `TestFailure`.
     package static func start(settings: [String] = []) async throws -> PrivatePostgres {
         guard let programs else { throw TestFailure("no Postgres under /usr/lib/postgresql") }
         let folder = "/tmp/" + TestEnvironment.unique("carillon-postgres-")
