@@ -1,6 +1,5 @@
 import EventLoop
 import Foundation
-import Observability
 import Postgres
 import Support
 import Synchronization
