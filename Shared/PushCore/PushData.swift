@@ -27,6 +27,10 @@ enum PushData {
             if key == "badge", value.string == "Increment" {
                 throw PushRequestError(path + key, .invalid("Increment is not supported yet"))
             }
+            // Parse's, and not built yet: every device would get the plain text, whatever its language.
+            if isLocaleVariant(key) {
+                throw PushRequestError(path + key, .unsupported)
+            }
             guard let expected = expectation(key), !expected.holds(value) else { continue }
             throw PushRequestError(path + key, .invalid("must be \(expected.text)"))
         }

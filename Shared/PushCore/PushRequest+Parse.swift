@@ -111,14 +111,20 @@ extension PushRequest {
             )
         }
         var tokens: [DirectToken] = []
-        var seen: Set<String> = []
+        var seen: [String: DirectToken] = [:]
         for (index, entry) in entries.enumerated() {
             let token = try directToken(entry, at: "tokens[\(index)]")
-            // The same token twice is one device.
-            guard seen.insert("\(token.platform) \(token.environment) \(token.token)").inserted
-            else {
+            // The same token twice is one device, and has one row in the ledger.
+            if let known = seen[token.token] {
+                guard known == token else {
+                    throw PushRequestError(
+                        "tokens[\(index)]",
+                        .invalid("is there already, for another platform or environment")
+                    )
+                }
                 continue
             }
+            seen[token.token] = token
             tokens.append(token)
         }
         return tokens

@@ -106,6 +106,15 @@ struct PushRequestTests {
                 "tokens[0].environment"
             ),
             (#"{"data": {}, "tokens": [{"platform": "fcm", "tokn": "t"}]}"#, "tokens[0].tokn"),
+            (
+                """
+                {"data": {}, "tokens": [{"platform": "apns", "token": "aa"},
+                    {"platform": "apns", "token": "AA", "environment": "sandbox"}]}
+                """,
+                "tokens[1]"
+            ),
+            (#"{"data": {"alert": "a", "alert-fr": "b"}}"#, "data.alert-fr"),
+            (#"{"data": {"ios": {"title-zh-CN": "b"}}}"#, "data.ios.title-zh-CN"),
             (#"{"data": {}, "app": "a b"}"#, "app"), (#"{"data": {}, "app": {}}"#, "app"),
             (#"{"data": {}, "id": ""}"#, "id"), (#"{"data": {}, "priority": "max"}"#, "priority"),
             (#"{"data": {}, "prod": "production"}"#, "prod"),
