@@ -136,20 +136,26 @@ extension EndToEndTests {
             let inFlight = 256
             try await Stack.with(["DISPATCH_IN_FLIGHT": "\(inFlight)"]) { stack in
                 let load = try await Load(10_000, on: stack)
-                try await stack.simulator.setRules([["provider": "apns", "delayMs": [100, 300]]])
                 let collected = Collected(stack.simulator)
                 for round in 1...10 {
+                    // Quick at first, then slow, so that on a busy machine too the kill comes when
+                    // much is in flight and most is still to do.
+                    try await stack.simulator.setRules([
+                        ["provider": "apns", "delayMs": [20, 80], "times": 500],
+                        ["provider": "apns", "delayMs": [1000, 3000]],
+                    ])
                     let before = try await stack.simulator.count("apns", status: 200)
                     #expect(before < load.events.count, "all was sent before kill \(round)")
                     let dispatcher = try await stack.start("carillon-dispatcher")
                     _ = try await eventually("requests in round \(round)", within: .seconds(60)) {
                         let now = try await stack.simulator.count("apns", status: 200)
-                        return now >= before + 200 + 20 * round ? true : nil
+                        return now >= before + 300 + 10 * round ? true : nil
                     }
                     dispatcher.process.signal(SIGKILL)
                     #expect(await dispatcher.process.exit() == .signal(SIGKILL))
                     try await collected.update()
                 }
+                try await stack.simulator.setRules([])
                 let last = try await stack.start("carillon-dispatcher")
                 try await load.finished()
                 try await collected.update()
