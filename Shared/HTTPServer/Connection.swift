@@ -248,10 +248,7 @@ final class Connection: @unchecked Sendable {
     func run(_ progress: RequestInProgress, ticket: Int) {
         unanswered.insert(ticket)
         let task = Task.immediate(executorPreference: server.loop) { [self] in
-            let response = await progress.router.respond(
-                to: progress.request,
-                by: progress.match
-            )
+            let response = await progress.router.answer(progress.request, by: progress.match)
             guard let stream = response.stream else { return answered(ticket, response) }
             await run(HTTPBodyWriter(stream, progress, ticket, self), response)
         }
@@ -331,7 +328,13 @@ final class Connection: @unchecked Sendable {
         } else if let driver {
             driver.tick(now)
         } else if now >= openedAt + server.configuration.headTimeout {
-            abandon()
+            guard !firstBytes.isEmpty else { return abandon() }
+            // What began like a preface and went no further is told 408, as any slow head is.
+            start(HTTP1Connection(self))
+            let first = firstBytes
+            firstBytes = []
+            unsafe first.withUnsafeBytes { unsafe driver?.received($0) }
+            driver?.tick(now)
         }
     }
 

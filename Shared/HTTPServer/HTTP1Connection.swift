@@ -126,14 +126,13 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     private func dispatch(_ body: [UInt8]) {
-        guard var progress = current else { return refuse(bad("there was no head")) }
+        guard let progress = current else { return refuse(bad("there was no head")) }
         owesContinue = false
         deadline = nil
         phase = .responding
         ticket += 1
         do throws(HTTPProblem) {
             try progress.takeBody(body, maximumBytes: bodyBound(progress))
-            current = progress
             connection.run(progress, ticket: ticket)
         } catch {
             server.instruments.refused(error.status)

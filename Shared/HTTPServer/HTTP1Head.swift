@@ -12,6 +12,10 @@ struct PartialHead {
     private var version = HTTPVersion.http11
     private var headers = HTTPHeaders()
 
+    private static let methods = HTTPMethod.allCases.map {
+        (name: Array($0.rawValue.utf8), method: $0)
+    }
+
     init() {}
 
     /// `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
@@ -26,7 +30,8 @@ struct PartialHead {
         }
         guard parts[0].allSatisfy(isTokenByte) else { throw bad("the method is not a token") }
         version = try Self.version(parts[2])
-        guard let known = HTTPMethod(rawValue: String(decoding: parts[0], as: UTF8.self)) else {
+        guard let known = Self.methods.first(where: { $0.name.elementsEqual(parts[0]) })?.method
+        else {
             throw HTTPProblem(status: 501, detail: "the method is not known")
         }
         method = known
@@ -95,10 +100,10 @@ struct PartialHead {
     }
 
     func framing() throws(HTTPProblem) -> Framing {
-        let lengths = headers.all("content-length")
-        let encodings = headers.all("transfer-encoding")
-        guard !encodings.isEmpty else {
-            guard let length = lengths.first else { return .none }
+        let lengths = headers.first("content-length")
+        let encodings = headers.first("transfer-encoding")
+        guard let encoding = encodings.value else {
+            guard let length = lengths.value else { return .none }
             guard lengths.count == 1 else { throw bad("there is more than one Content-Length") }
             guard !length.isEmpty,
                 length.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
@@ -108,20 +113,20 @@ struct PartialHead {
             }
             return count == 0 ? .none : .length(count)
         }
-        guard lengths.isEmpty else {
+        guard lengths.count == 0 else {
             throw bad("there are both a Transfer-Encoding and a Content-Length")
         }
         guard version == .http11 else { throw bad("HTTP/1.0 has no Transfer-Encoding") }
-        guard encodings.count == 1, equalWithoutCase(encodings[0], "chunked") else {
+        guard encodings.count == 1, equalWithoutCase(encoding, "chunked") else {
             throw HTTPProblem(status: 501, detail: "the Transfer-Encoding is not chunked alone")
         }
         return .chunked
     }
 
     func finish(_ framing: Framing) throws(HTTPProblem) -> HTTP1Parser.Head {
-        let hosts = headers.all("host")
+        let hosts = headers.first("host")
         guard hosts.count <= 1 else { throw bad("there is more than one Host") }
-        if let host = hosts.first {
+        if let host = hosts.value {
             guard isHost(host.utf8) else { throw bad("the Host cannot be one") }
         } else if version == .http11 {
             throw bad("there is no Host")
@@ -129,10 +134,10 @@ struct PartialHead {
         var headers = headers
         if let authority { headers["Host"] = authority }
 
-        let expectations = headers.all("expect")
+        let expectations = headers.first("expect")
         let expectsContinue =
-            expectations.count == 1 && equalWithoutCase(expectations[0], "100-continue")
-        guard expectations.isEmpty || expectsContinue else {
+            expectations.count == 1 && equalWithoutCase(expectations.value ?? "", "100-continue")
+        guard expectations.count == 0 || expectsContinue else {
             throw HTTPProblem(status: 417, detail: "nothing but 100-continue can be expected")
         }
         let keepsAlive =

@@ -11,26 +11,38 @@ func writeHTTP1(
     into output: inout [UInt8]
 ) {
     let status = responseStatus(response.status)
-    output.append(contentsOf: "HTTP/1.1 \(status) \(statusText(status))\r\n".utf8)
+    output.reserveCapacity(output.count + 256 + response.body.count)
+    output.append(contentsOf: "HTTP/1.1 ".utf8)
+    appendNumber(status, to: &output)
+    output.append(UInt8(ascii: " "))
+    output.append(contentsOf: statusText(status).utf8)
     for field in response.headers where !isFramedByServer(field.name) {
+        output.append(contentsOf: "\r\n".utf8)
         output.append(contentsOf: cleanFieldValue(field.name).utf8)
         output.append(contentsOf: ": ".utf8)
         output.append(contentsOf: cleanFieldValue(field.value).utf8)
-        output.append(contentsOf: "\r\n".utf8)
     }
-    output.append(contentsOf: "Date: \(date)\r\n".utf8)
+    output.append(contentsOf: "\r\nDate: ".utf8)
+    output.append(contentsOf: date.utf8)
     if let length = contentLength(of: response, to: method) {
-        output.append(contentsOf: "Content-Length: \(length)\r\n".utf8)
+        output.append(contentsOf: "\r\nContent-Length: ".utf8)
+        appendNumber(length, to: &output)
     } else if response.stream != nil, version == .http11, sendsBody(response, to: method) {
-        output.append(contentsOf: "Transfer-Encoding: chunked\r\n".utf8)
+        output.append(contentsOf: "\r\nTransfer-Encoding: chunked".utf8)
     }
     if closes {
-        output.append(contentsOf: "Connection: close\r\n".utf8)
+        output.append(contentsOf: "\r\nConnection: close".utf8)
     } else if version == .http10 {
-        output.append(contentsOf: "Connection: keep-alive\r\n".utf8)
+        output.append(contentsOf: "\r\nConnection: keep-alive".utf8)
     }
-    output.append(contentsOf: "\r\n".utf8)
+    output.append(contentsOf: "\r\n\r\n".utf8)
     if sendsBody(response, to: method) { output.append(contentsOf: response.body) }
+}
+
+/// In decimal digits; not negative.
+private func appendNumber(_ number: Int, to output: inout [UInt8]) {
+    if number >= 10 { appendNumber(number / 10, to: &output) }
+    output.append(UInt8(ascii: "0") + UInt8(number % 10))
 }
 
 /// What a handler made up is not sent as it is: a status is three digits, and final.

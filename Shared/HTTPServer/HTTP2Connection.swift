@@ -175,7 +175,7 @@ final class HTTP2Connection: ProtocolDriver {
 
     private func dispatch(_ id: Int32) {
         guard var stream = streams[id], stream.phase == .body,
-            var progress = stream.progress
+            let progress = stream.progress
         else { return }
         do throws(HTTPProblem) {
             try progress.takeBody(stream.body, maximumBytes: stream.maximumBodyBytes)
@@ -193,7 +193,6 @@ final class HTTP2Connection: ProtocolDriver {
         }
         bufferedBytes -= stream.body.count
         stream.body = []
-        stream.progress = progress
         stream.phase = .responding
         stream.deadline = nil
         streams[id] = stream

@@ -42,6 +42,16 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
         fields.compactMap { equalWithoutCase($0.name, name) ? $0.value : nil }
     }
 
+    /// The first value of that name, and how many there are.
+    func first(_ name: String) -> (value: String?, count: Int) {
+        var found: (value: String?, count: Int) = (nil, 0)
+        for field in fields where equalWithoutCase(field.name, name) {
+            if found.count == 0 { found.value = field.value }
+            found.count += 1
+        }
+        return found
+    }
+
     package func contains(_ name: String) -> Bool {
         fields.contains { equalWithoutCase($0.name, name) }
     }
@@ -56,8 +66,9 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
 
     /// Whether a comma-separated field such as `Connection` names this token.
     package func hasToken(_ token: String, in name: String) -> Bool {
-        all(name).contains { value in
-            value.utf8.split(separator: UInt8(ascii: ",")).contains { part in
+        fields.contains { field in
+            guard equalWithoutCase(field.name, name) else { return false }
+            return field.value.utf8.split(separator: UInt8(ascii: ",")).contains { part in
                 let trimmed = part.drop(while: isBlank)
                 let last = trimmed.lastIndex(where: { !isBlank($0) })
                 return last.map { equalWithoutCase(trimmed[...$0], token.utf8) } ?? false

@@ -17,6 +17,12 @@ struct HTTPTarget {
         guard bytes.first == UInt8(ascii: "/") else {
             throw HTTPProblem(status: 400, detail: "the target does not begin with a slash")
         }
+        if let plain = Self.segments(ofPlain: target) {
+            path = target
+            segments = plain
+            query = []
+            return
+        }
         let mark = bytes.firstIndex(of: UInt8(ascii: "?"))
         let pathBytes = bytes[..<(mark ?? bytes.endIndex)]
         var segments: [String] = []
@@ -32,6 +38,18 @@ struct HTTPTarget {
             try mark.map { index throws(HTTPProblem) in
                 try parseForm(bytes[bytes.index(after: index)...])
             } ?? []
+    }
+
+    /// The segments of a path without escapes and without a query; nil for any other target.
+    private static func segments(ofPlain target: String) -> [String]? {
+        let bytes = target.utf8
+        let isPlain = bytes.allSatisfy {
+            $0 < 0x80 && $0 != UInt8(ascii: "%") && $0 != UInt8(ascii: "?")
+        }
+        guard isPlain else { return nil }
+        return target.dropFirst().utf8
+            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { String(Substring($0)) }
     }
 }
 

@@ -1,16 +1,18 @@
 internal import Compression
 
 /// A request whose handler is to run, with what the answer's record needs.
-struct RequestInProgress: Sendable {
-    var request: HTTPServerRequest
+/// Confined to its loop until its handler runs, and not changed from then on.
+final class RequestInProgress: @unchecked Sendable {
+    private(set) var request: HTTPServerRequest
     let match: Router.Match
     let router: Router
     let startedAt = ContinuousClock.now
 
-    init(_ request: HTTPServerRequest, _ router: Router) {
+    init(_ request: consuming HTTPServerRequest, _ router: Router) {
+        match = router.match(request.method, request.pathSegments)
+        if case .route(_, let parameters) = match { request.pathParameters = parameters }
         self.request = request
         self.router = router
-        match = router.match(request.method, request.pathSegments)
     }
 
     /// Gives the request its body, as its sender meant it: without its `Content-Encoding`.
@@ -20,7 +22,7 @@ struct RequestInProgress: Sendable {
     ///   - maximumBytes: The bound of what it inflates to.
     /// - Throws: 413 beyond the bound, 415 for a coding that is not ours, or more than one, 400 for
     ///   broken bytes.
-    mutating func takeBody(_ bytes: [UInt8], maximumBytes: Int) throws(HTTPProblem) {
+    func takeBody(_ bytes: [UInt8], maximumBytes: Int) throws(HTTPProblem) {
         request.body = bytes
         guard !bytes.isEmpty, case .route = match,
             request.headers.contains("content-encoding")

@@ -61,13 +61,17 @@ package struct Router: Sendable {
     }
 
     package func respond(to request: HTTPServerRequest) async -> HTTPServerResponse {
-        await respond(to: request, by: match(request.method, request.pathSegments))
+        let match = match(request.method, request.pathSegments)
+        var request = request
+        if case .route(_, let parameters) = match { request.pathParameters = parameters }
+        return await answer(request, by: match)
     }
 
     func match(_ method: HTTPMethod, _ segments: [String]) -> Match {
         var values: [String] = []
         var allowed: [HTTPMethod] = []
         if let found = root.find(segments[...], method, &values, &allowed) {
+            if found.names.isEmpty { return .route(found.route, [:]) }
             let parameters = Dictionary(
                 zip(found.names, values),
                 uniquingKeysWith: { _, last in last }
@@ -77,7 +81,8 @@ package struct Router: Sendable {
         return allowed.isEmpty ? .nothing : .otherMethods(allowed)
     }
 
-    func respond(to request: HTTPServerRequest, by match: Match) async -> HTTPServerResponse {
+    /// The request has its path's parameters already.
+    func answer(_ request: HTTPServerRequest, by match: Match) async -> HTTPServerResponse {
         switch match {
         case .nothing:
             return notFound(request)
@@ -87,9 +92,7 @@ package struct Router: Sendable {
             if allowed.contains(.get), !allowed.contains(.head) { names.append("HEAD") }
             response.headers["Allow"] = names.sorted().joined(separator: ", ")
             return response
-        case .route(let route, let parameters):
-            var request = request
-            request.pathParameters = parameters
+        case .route(let route, _):
             do {
                 return try await route.handler(request)
             } catch {
