@@ -47,11 +47,16 @@ func service(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     )
 }
 
-func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+func tests(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    exclude: [String] = []
+) -> Target {
     .testTarget(
         name: name,
         dependencies: ["Support"] + dependencies,
         path: "Tests/\(name)",
+        exclude: exclude,
         swiftSettings: settings
     )
 }
@@ -128,7 +133,8 @@ let package = Package(
             [
                 "HTTPServer", "Compression", "HTTP2", "HTTPTransport", "EventLoop", "Cryptography",
                 "JSON", "Observability",
-            ]
+            ],
+            exclude: ["h11_verdicts.py", "h2_attacks.py"]
         ),
         tests(
             "HTTPTransportTests",
