@@ -55,7 +55,7 @@ final class Connection: @unchecked Sendable {
     private var streams: [Int: HTTPBodyWriter] = [:]
 
     /// Beyond it a driver makes no further output until the peer has read.
-    private static let congestionBytes = 1024 * 1024
+    private static let congestionBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
 
     init(id: Int, server: ServerLoop, stream: TCPStream, tls: TLSSession?) {

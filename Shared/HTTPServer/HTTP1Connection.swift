@@ -30,6 +30,9 @@ final class HTTP1Connection: ProtocolDriver {
     private var isHung = false
     /// Counts requests, so that an answer that is late belongs to none.
     private var ticket = 0
+    /// Answered in this turn; what else has come waits, so that others get theirs.
+    private var hasHadTurn = false
+    private var isPostponed = false
 
     /// How much of later requests is taken in while one is answered.
     private static let readAheadBytes = 64 * 1024
@@ -56,7 +59,7 @@ final class HTTP1Connection: ProtocolDriver {
         if phase == .streaming {
             // Without reading on, the end of the peer would not be seen.
             connection.abort()
-        } else if phase == .responding || connection.isCongested {
+        } else if phase == .responding || isPostponed || connection.isCongested {
             connection.pauseReading()
         }
     }
@@ -71,10 +74,15 @@ final class HTTP1Connection: ProtocolDriver {
 
     /// Takes the next request out of what has come.
     private func process() {
-        guard !isProcessing else { return }
+        guard !isProcessing, !isPostponed else { return }
         isProcessing = true
+        hasHadTurn = false
         defer { isProcessing = false }
         while phase == .reading, !connection.isCongested {
+            if hasHadTurn, parser.bufferedBytes > 0 {
+                isPostponed = true
+                return server.postpone(connection)
+            }
             guard let event = parser.next() else { return waitForMore() }
             switch event {
             case .head(let head): begin(head)
@@ -82,6 +90,12 @@ final class HTTP1Connection: ProtocolDriver {
             case .failure(let problem): refuse(problem)
             }
         }
+    }
+
+    /// The next turn of a connection that had more than one request.
+    func takeTurn() {
+        isPostponed = false
+        process()
     }
 
     private func waitForMore() {
@@ -209,6 +223,7 @@ final class HTTP1Connection: ProtocolDriver {
     /// Waits for the next request.
     private func startOver() {
         phase = .reading
+        hasHadTurn = true
         isIdle = true
         deadline = .now + server.configuration.idleTimeout
         process()

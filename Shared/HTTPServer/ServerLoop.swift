@@ -20,6 +20,12 @@ final class ServerLoop: @unchecked Sendable {
     private var clock: LoopTimer?
     private var certificateWatch: LoopTimer?
     private var stopped: (() -> Void)?
+    /// Connections that have sent further requests before the answer to their first.
+    private var postponed: [Int] = []
+    private var postponedTurn: LoopTimer?
+
+    /// Of those, how many get a turn before the loop looks at its sockets again.
+    private static let postponedPerTurn = 64
 
     init(
         loop: EventLoop,
@@ -93,6 +99,29 @@ final class ServerLoop: @unchecked Sendable {
     private func tick() {
         let now = ContinuousClock.now
         for connection in connections.values { connection.tick(now) }
+    }
+
+    // MARK: Fairness
+
+    /// Gives a connection its next turn once the others have had theirs, so that a thousand clients
+    /// that send twenty requests each at once hold nobody up for twenty thousand answers.
+    func postpone(_ connection: Connection) {
+        postponed.append(connection.id)
+        servePostponed()
+    }
+
+    private func servePostponed() {
+        guard postponedTurn == nil, !postponed.isEmpty else { return }
+        postponedTurn = loop.schedule(after: .zero) { [self] in
+            let next = Array(postponed.prefix(Self.postponedPerTurn))
+            postponed.removeFirst(next.count)
+            for id in next { (connections[id]?.driver as? HTTP1Connection)?.takeTurn() }
+            // Not from within a timer: libuv would run the next one before it looks at a socket.
+            loop.execute { [self] in
+                postponedTurn = nil
+                servePostponed()
+            }
+        }
     }
 
     // MARK: Stopping
