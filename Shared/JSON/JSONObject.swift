@@ -1,5 +1,6 @@
 /// The members of a JSON object, in the order they came. Of duplicate keys the last value wins, at
-/// the place of the first.
+/// the place of the first. Keys are the same when their bytes are, as everyone else takes JSON, not
+/// when Unicode finds them equivalent.
 ///
 /// Up to `linearLimit` members a key is found by comparing, which beats hashing; beyond, an index is
 /// kept, so a hostile object of many keys costs no quadratic time.
@@ -9,7 +10,7 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     private static var linearLimit: Int { 16 }
 
     private var entries: [Element] = []
-    private var places: [String: Int]?
+    private var places: [ExactKey: Int]?
 
     public init() {}
 
@@ -55,15 +56,18 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
     private func place(of key: String) -> Int? {
+        let key = ExactKey(text: key)
         if let places { return places[key] }
-        for place in entries.indices where entries[place].key == key { return place }
+        for place in entries.indices where ExactKey(text: entries[place].key) == key {
+            return place
+        }
         return nil
     }
 
     private mutating func append(_ key: String, _ value: JSONValue) {
         entries.append((key, value))
         if places != nil {
-            places?[key] = entries.count - 1
+            places?[ExactKey(text: key)] = entries.count - 1
         } else if entries.count > Self.linearLimit {
             rebuildPlaces()
         }
@@ -74,11 +78,26 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
             places = nil
             return
         }
-        var rebuilt: [String: Int] = [:]
+        var rebuilt: [ExactKey: Int] = [:]
         rebuilt.reserveCapacity(entries.count * 2)
-        for (place, entry) in entries.enumerated() { rebuilt[entry.key] = place }
+        for (place, entry) in entries.enumerated() { rebuilt[ExactKey(text: entry.key)] = place }
         places = rebuilt
     }
+}
+
+/// A text that equals another when its bytes do.
+private struct ExactKey: Hashable {
+    let text: String
+
+    /// Swift's own comparison is the faster one, and tells apart almost all that differ.
+    static func == (left: ExactKey, right: ExactKey) -> Bool {
+        left.text == right.text
+            && (left.text.utf8.count == right.text.utf8.count
+                && left.text.utf8.elementsEqual(right.text.utf8))
+    }
+
+    /// What has the same bytes is equivalent too, and so has the same hash.
+    func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }
 
 extension JSONObject: Equatable {
