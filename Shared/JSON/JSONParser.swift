@@ -218,6 +218,13 @@ extension JSONParser {
     private mutating func string() throws(JSONError) -> String {
         let first = at
         var isASCII = true
+        // Eight bytes at a time, as long as none of them ends the string or begins an escape.
+        while count - at >= 8 {
+            let word = unsafe start.loadUnaligned(fromByteOffset: at, as: UInt64.self)
+            if mustEscape(word) { break }
+            if word & 0x8080_8080_8080_8080 != 0 { isASCII = false }
+            at += 8
+        }
         while at < count {
             let byte = byte(at)
             if byte == UInt8(ascii: "\"") {

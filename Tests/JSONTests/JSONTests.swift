@@ -106,6 +106,21 @@ struct JSONValueTests {
         #expect(object.keys == (0..<100).map { "k\($0)" })
     }
 
+    @Test("Keys that are only equivalent are two, below and above the index's limit")
+    func equivalentKeys() throws {
+        let keys = ["\u{e9}", "e\u{301}"]
+        for others in [0, 40] {
+            let names = (0..<others).map { "k\($0)" } + keys
+            let members = names.map { "\"\($0)\":\"\($0.utf8.count)\"" }
+            let object = try #require(
+                try JSONValue.parse("{" + members.joined(separator: ",") + "}").object
+            )
+            #expect(object.count == names.count)
+            #expect(object[keys[0]] == "2")
+            #expect(object[keys[1]] == "3")
+        }
+    }
+
     @Test("An object takes, replaces and gives up members")
     func objectEditing() {
         var object = JSONObject()
@@ -155,7 +170,52 @@ struct JSONValueTests {
         #expect(try JSONValue.parse(value.bytes) == value)
         #expect(JSONValue.string("\u{1}\u{1F}\n\"").text == #""\u0001\u001f\n\"""#)
         #expect(JSONValue.double(.nan).text == "null")
+        #expect((-1...1).map { JSONValue($0).text } == ["-1", "0", "1"])
+        #expect(JSONValue.integer(.max).text == "9223372036854775807")
         #expect(JSONValue.integer(.min).text == "-9223372036854775808")
+    }
+}
+
+@Suite("JSON: strings", .timeLimit(.minutes(1)))
+struct JSONStringTests {
+    /// Eight bytes are looked at together, so each place within eight is tried.
+    @Test(
+        "Wherever it lies, what must be escaped is, and nothing else",
+        arguments: (0..<20).flatMap { before in [0, 3, 12].map { (before, $0) } }
+    )
+    func escapes(before: Int, after: Int) throws {
+        for scalar in (0..<0x100).compactMap({ Unicode.Scalar(UInt32($0)) }) + ["€", "😀"] {
+            let letter = String(Character(scalar))
+            let (left, right) = (
+                String(repeating: "a", count: before), String(repeating: "\u{7f}", count: after)
+            )
+            let hex = String(scalar.value, radix: 16)
+            let written =
+                switch scalar {
+                case "\"", "\\": "\\" + letter
+                case "\u{8}": "\\b"
+                case "\t": "\\t"
+                case "\n": "\\n"
+                case "\u{c}": "\\f"
+                case "\r": "\\r"
+                case "\0"..."\u{1f}": "\\u" + String(repeating: "0", count: 4 - hex.count) + hex
+                default: letter
+                }
+            let value = JSONValue.string(left + letter + right)
+            #expect(
+                Array(value.text.unicodeScalars)
+                    == Array("\"\(left)\(written)\(right)\"".unicodeScalars)
+            )
+            #expect(
+                try JSONValue.parse(value.bytes).string?.utf8.elementsEqual(
+                    (left + letter + right).utf8
+                ) == true
+            )
+            if written.count > 1 {
+                let isRefused = (try? JSONValue.parse("\"\(left)\(letter)\(right)\"")) == nil
+                #expect(isRefused)
+            }
+        }
     }
 }
 
