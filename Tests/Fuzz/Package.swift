@@ -34,7 +34,6 @@ let package = Package(
         // and no socket, and its names are internal to the room.
         .target(
             name: "HTTP1",
-            dependencies: ["JSON"],
             path: "Sources/HTTP1",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),

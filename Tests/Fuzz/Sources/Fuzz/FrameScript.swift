@@ -4,11 +4,14 @@
 /// Each frame takes a byte for its kind, one for its flags, one for its stream, one for the length
 /// of what follows, and that.
 enum FrameScript {
+    /// About how many bytes a script may become.
+    private static let longest = 8 * 1024
+
     static func frames(_ script: ArraySlice<UInt8>) -> [UInt8] {
         // The SETTINGS that must come first.
         var frames = frame(kind: 4, flags: 0, stream: 0, [])
         var rest = script
-        while rest.count >= 4 {
+        while rest.count >= 4, frames.count < longest {
             let head = Array(rest.prefix(4))
             rest = rest.dropFirst(4)
             let payload = Array(rest.prefix(Int(head[3])))
