@@ -1,0 +1,86 @@
+/* C11 threads by way of POSIX threads, preloaded for runs under the thread sanitizer.
+ *
+ * The sanitizer knows only of threads and locks that POSIX functions make. librdkafka makes its own
+ * by C11's, whose glibc versions call nothing that could be intercepted: such a thread crashes at
+ * its first malloc, and its locks order nothing. In glibc both kinds have the same representation
+ * (`mtx_t` is a `pthread_mutex_t`, and so on), so only the calls differ. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <threads.h>
+
+_Static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t), "mtx_t");
+_Static_assert(sizeof(cnd_t) == sizeof(pthread_cond_t), "cnd_t");
+_Static_assert(sizeof(thrd_t) == sizeof(pthread_t), "thrd_t");
+
+struct start {
+    thrd_start_t function;
+    void *argument;
+};
+
+static void *run(void *opaque) {
+    struct start start = *(struct start *)opaque;
+    free(opaque);
+    return (void *)(intptr_t)start.function(start.argument);
+}
+
+static int status(int error) {
+    switch (error) {
+    case 0: return thrd_success;
+    case ENOMEM: return thrd_nomem;
+    case EBUSY: return thrd_busy;
+    case ETIMEDOUT: return thrd_timedout;
+    default: return thrd_error;
+    }
+}
+
+int thrd_create(thrd_t *thread, thrd_start_t function, void *argument) {
+    struct start *start = malloc(sizeof *start);
+    if (start == NULL) return thrd_nomem;
+    *start = (struct start){function, argument};
+    int error = pthread_create((pthread_t *)thread, NULL, run, start);
+    if (error != 0) free(start);
+    return status(error);
+}
+
+int thrd_join(thrd_t thread, int *result) {
+    void *value = NULL;
+    int error = pthread_join((pthread_t)thread, &value);
+    if (result != NULL) *result = (int)(intptr_t)value;
+    return status(error);
+}
+
+int thrd_detach(thrd_t thread) { return status(pthread_detach((pthread_t)thread)); }
+
+int mtx_init(mtx_t *mutex, int type) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    if (type & mtx_recursive) pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    int error = pthread_mutex_init((pthread_mutex_t *)mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return status(error);
+}
+
+void mtx_destroy(mtx_t *mutex) { pthread_mutex_destroy((pthread_mutex_t *)mutex); }
+int mtx_lock(mtx_t *mutex) { return status(pthread_mutex_lock((pthread_mutex_t *)mutex)); }
+int mtx_trylock(mtx_t *mutex) { return status(pthread_mutex_trylock((pthread_mutex_t *)mutex)); }
+int mtx_unlock(mtx_t *mutex) { return status(pthread_mutex_unlock((pthread_mutex_t *)mutex)); }
+
+int cnd_init(cnd_t *condition) { return status(pthread_cond_init((pthread_cond_t *)condition, NULL)); }
+void cnd_destroy(cnd_t *condition) { pthread_cond_destroy((pthread_cond_t *)condition); }
+int cnd_signal(cnd_t *condition) { return status(pthread_cond_signal((pthread_cond_t *)condition)); }
+
+int cnd_broadcast(cnd_t *condition) {
+    return status(pthread_cond_broadcast((pthread_cond_t *)condition));
+}
+
+int cnd_wait(cnd_t *condition, mtx_t *mutex) {
+    return status(pthread_cond_wait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex));
+}
+
+int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *until) {
+    return status(
+        pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, until));
+}
