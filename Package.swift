@@ -68,6 +68,7 @@ let package = Package(
         .executable(name: "carillon-dispatcher", targets: ["Dispatcher"]),
         .executable(name: "carillon-simulator", targets: ["Simulator"]),
         .executable(name: "carillon", targets: ["CLI"]),
+        .executable(name: "carillon-bench", targets: ["Benchmarks"]),
     ],
     targets: [
         cLibrary("CUV", "libuv", apt: "libuv1-dev"),
@@ -121,6 +122,13 @@ let package = Package(
                 "HTTPServer", "Cryptography", "PushCore", "PushStorage",
             ],
             path: "Tests/Support",
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "Benchmarks",
+            dependencies: ["JSON"],
+            path: "Tests/Benchmarks",
+            exclude: ["record.json", "orjson_figures.py"],
             swiftSettings: settings
         ),
         tests("JSONTests", ["JSON"]),
