@@ -74,7 +74,7 @@ struct KafkaProducerTests {
                 on: loop
             )
             var records = numbered(0..<3)
-            records[1].value = [UInt8](repeating: 1, count: 2_000_000)
+            records[1].value = [UInt8](repeating: 1, count: 5_000_000)
             let errors = try await producer.send(records)
             #expect(errors[0] == nil)
             #expect(errors[1]?.name == "MSG_SIZE_TOO_LARGE")
