@@ -125,6 +125,41 @@ extension EndToEndTests {
         }
 
         @Test(
+            "Postgres crashes three times below a dispatcher at work: nothing is lost",
+            .timeLimit(.minutes(5))
+        )
+        func postgresCrashes() async throws {
+            let postgres = try await PrivatePostgres.start()
+            do {
+                try await Stack.with(["DISPATCH_IN_FLIGHT": "200"], postgres: postgres) { stack in
+                    let load = try await Load(3000, on: stack)
+                    try await stack.simulator.setRules([
+                        ["provider": "apns", "delayMs": [50, 150]]
+                    ])
+                    let dispatcher = try await stack.start("carillon-dispatcher")
+                    for round in 1...3 {
+                        _ = try await eventually(
+                            "requests before crash \(round)",
+                            within: .seconds(60)
+                        ) {
+                            let sent = try await stack.simulator.count("apns", status: 200)
+                            return sent >= round * 500 ? true : nil
+                        }
+                        await postgres.stop(round == 2 ? .kill : .immediate)
+                        try await postgres.start()
+                    }
+                    try await load.finished()
+                    #expect(await dispatcher.process.stop() == .status(0))
+                    try await load.checkOutcomes()
+                }
+            } catch {
+                await postgres.remove()
+                throw error
+            }
+            await postgres.remove()
+        }
+
+        @Test(
             "kill -9 of the dispatcher, ten times over 10,000 events: every outcome is there",
             .enabled(
                 if: TestEnvironment.kafkaBootstrapServers != nil,

@@ -20,15 +20,17 @@ package final class Stack: Sendable {
     private let folder: String
 
     /// Runs the body with a whole stack, registration and one dispatcher included where asked for.
+    /// Its database is on `postgres`, where the test brings a server of its own.
     package static func with<Value: Sendable>(
         _ extra: [String: String] = [:],
+        postgres: PrivatePostgres? = nil,
         isolation: isolated (any Actor)? = #isolation,
         _ body: (Stack) async throws -> Value
     ) async throws -> Value {
         let folder = "/tmp/" + TestEnvironment.unique("carillon-e2e-")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        let database = try await TestDatabase.make()
+        let database = try await TestDatabase.make(on: postgres?.url)
         let prefix = TestEnvironment.unique("e2e-") + "."
         do {
             let (process, ports) = try await startSimulator(in: folder, prefix: prefix)

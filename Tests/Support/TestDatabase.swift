@@ -6,15 +6,18 @@ import Foundation
 package struct TestDatabase: Sendable {
     package let name: String
     package let url: String
+    private let server: String
 
-    package static func make() async throws -> TestDatabase {
-        guard let server = TestEnvironment.databaseURL, var parts = URLComponents(string: server)
+    /// Makes one on the server of that URL; `nil` is that of `DATABASE_URL`.
+    package static func make(on server: String? = nil) async throws -> TestDatabase {
+        guard let server = server ?? TestEnvironment.databaseURL,
+            var parts = URLComponents(string: server)
         else { throw TestFailure("DATABASE_URL is not set") }
         let name = TestEnvironment.unique("carillon_test_")
         _ = try await psql(server, "create database \(name)")
         parts.path = "/\(name)"
         guard let url = parts.string else { throw TestFailure("DATABASE_URL is not a URL") }
-        return TestDatabase(name: name, url: url)
+        return TestDatabase(name: name, url: url, server: server)
     }
 
     /// Rows of one column each line; columns are parted by `|`.
@@ -23,7 +26,6 @@ package struct TestDatabase: Sendable {
     }
 
     package func drop() async throws {
-        guard let server = TestEnvironment.databaseURL else { return }
         _ = try await Self.psql(server, "drop database if exists \(name) with (force)")
     }
 
