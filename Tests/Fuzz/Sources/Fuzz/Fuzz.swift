@@ -11,6 +11,9 @@ private enum Target: String, CaseIterable {
     case json
 }
 
+/// Where a process that libFuzzer starts finds the target's name.
+private let inheritance = "CARILLON_FUZZ_TARGET"
+
 /// Set once, before the first input.
 nonisolated(unsafe) private var target = Target.json
 
@@ -21,11 +24,18 @@ func initialize(
     _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>
 ) -> Int32 {
     let name = CommandLine.arguments.dropFirst().first ?? ""
-    guard let named = Target(rawValue: name) else {
+    // libFuzzer runs itself again to merge, with its own arguments alone.
+    let inherited = unsafe getenv(inheritance).map { unsafe String(cString: $0) } ?? ""
+    if let named = Target(rawValue: inherited) {
+        unsafe target = named
+        return 0
+    } else if let named = Target(rawValue: name) {
+        unsafe target = named
+        unsafe setenv(inheritance, name, 1)
+    } else {
         print("usage: Fuzz \(Target.allCases.map(\.rawValue).joined(separator: "|")) …")
         exit(64)
     }
-    unsafe target = named
     unsafe arguments.pointee[1] = arguments.pointee[0]
     unsafe arguments.pointee += 1
     unsafe count.pointee -= 1
