@@ -212,19 +212,30 @@ final class Cancellation: @unchecked Sendable {
     }
 }
 
-/// A statement's parameters, in one block that libpq reads once.
+/// A statement's parameters, in one block that libpq reads once. One value encodes one statement
+/// after the other, so that none of them costs an allocation.
 struct EncodedParameters {
     private var bytes: [UInt8] = []
     private var starts: [Int] = []
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
 
+    mutating func clear() {
+        // What one statement of many megabytes needed is not kept for the next.
+        bytes.removeAll(keepingCapacity: bytes.capacity <= 1 << 20)
+        starts.removeAll(keepingCapacity: true)
+        lengths.removeAll(keepingCapacity: true)
+        formats.removeAll(keepingCapacity: true)
+    }
+
+    /// Forgets those before.
+    ///
     /// - Throws: `PostgresError.encoding`.
-    init(_ values: [PostgresValue]) throws(PostgresError) {
+    mutating func encode(_ values: [PostgresValue]) throws(PostgresError) {
+        clear()
         guard values.count <= 65_535 else {
             throw PostgresError(.encoding, "a statement takes at most 65,535 parameters")
         }
-        starts.reserveCapacity(values.count)
         for value in values {
             let start = bytes.count
             if try value.write(into: &bytes) {
@@ -250,15 +261,18 @@ struct EncodedParameters {
     ) -> Bool {
         unsafe bytes.withUnsafeBytes { buffer in
             let base = unsafe buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
-            let values = unsafe starts.map { start in
-                unsafe start < 0 ? nil : base.map { unsafe UnsafePointer($0 + start) }
-            }
-            return unsafe values.withUnsafeBufferPointer { values in
-                unsafe lengths.withUnsafeBufferPointer { lengths in
+            return unsafe withUnsafeTemporaryAllocation(
+                of: UnsafePointer<CChar>?.self,
+                capacity: starts.count
+            ) { values in
+                for (index, start) in starts.enumerated() {
+                    unsafe values[index] = start < 0 ? nil : base.map { unsafe $0 + start }
+                }
+                return unsafe lengths.withUnsafeBufferPointer { lengths in
                     unsafe formats.withUnsafeBufferPointer { formats in
                         unsafe body(
                             Int32(values.count),
-                            values.baseAddress,
+                            UnsafePointer(values.baseAddress),
                             lengths.baseAddress,
                             formats.baseAddress
                         )

@@ -28,9 +28,8 @@ extension PostgresConnection {
             request.finish(.failure(PostgresError.lost(brokenBy)))
             return
         }
-        let parameters: EncodedParameters
         do {
-            parameters = try EncodedParameters(request.parameters)
+            try parameters.encode(request.parameters)
         } catch {
             request.finish(.failure(error))
             return
@@ -39,14 +38,15 @@ extension PostgresConnection {
         if request.runsAlone && groupSize > 0 { sendSync() }
         request.connection = self
         request.runs += 1
-        let isSent = send(request, parameters)
+        let isSent = send(request)
         groupSize += 1
         scheduleTurn()
         guard isSent else { return failFromLibpq() }
         if isShared, request.runsAlone || groupSize >= Self.maximumGroup { sendSync() }
     }
 
-    private func send(_ request: PostgresRequest, _ parameters: EncodedParameters) -> Bool {
+    /// Its parameters were encoded just before.
+    private func send(_ request: PostgresRequest) -> Bool {
         guard request.isPrepared else {
             ledger.sent(.member(request))
             return handle.send(request.sql, parameters)
@@ -77,7 +77,7 @@ extension PostgresConnection {
     private func scheduleTurn() {
         guard !isTurnScheduled else { return }
         isTurnScheduled = true
-        loop.atEndOfTurn { [weak self] in self?.endTurn() }
+        loop.atEndOfTurn { self.endTurn() }
     }
 
     private func endTurn() {
@@ -101,10 +101,11 @@ extension PostgresConnection {
     private func sendDeallocations() {
         let names = deallocations
         deallocations = []
-        guard mode == .pipeline, let none = try? EncodedParameters([]) else { return }
+        guard mode == .pipeline else { return }
+        parameters.clear()
         for name in names {
             ledger.sent(.deallocate(name))
-            guard handle.send("DEALLOCATE \(name)", none) else { return failFromLibpq() }
+            guard handle.send("DEALLOCATE \(name)", parameters) else { return failFromLibpq() }
         }
         sendSync()
     }
@@ -271,8 +272,8 @@ extension PostgresConnection {
     }
 
     private func cancelLater(_ request: PostgresRequest, after delay: Duration) {
-        loop.schedule(after: delay) { [weak self] in
-            guard let self, !request.isFinished, request.connection === self else { return }
+        loop.schedule(after: delay) { [self] in
+            guard !request.isFinished, request.connection === self else { return }
             if self.ledger.isInOldestGroup(where: { $0 === request }) { self.cancelRunning() }
             self.cancelLater(request, after: .milliseconds(100))
         }

@@ -75,8 +75,8 @@ extension PostgresConnection {
     /// Starts a statement whose rows `nextRows` hands out.
     func beginStream(_ sql: String, _ parameters: [PostgresValue]) async throws {
         currentColumns = nil
-        let encoded = try EncodedParameters(parameters)
-        guard handle.send(sql, encoded), handle.setSingleRowMode() else { throw broken() }
+        try self.parameters.encode(parameters)
+        guard handle.send(sql, self.parameters), handle.setSingleRowMode() else { throw broken() }
         try await flushPlain()
     }
 
@@ -121,8 +121,8 @@ extension PostgresConnection {
     /// reads what is left. It takes 5 s at most; then the connection is closed instead.
     func abandonPlain(after error: any Error) async {
         guard mode == .plain else { return }
-        let timer = loop.schedule(after: .seconds(5)) { [weak self] in
-            self?.fail(PostgresError(.connectionLost, "cancelling took too long"))
+        let timer = loop.schedule(after: .seconds(5)) {
+            self.fail(PostgresError(.connectionLost, "cancelling took too long"))
         }
         defer { timer.cancel() }
         if (error as? PostgresError)?.kind != .server {

@@ -24,6 +24,8 @@ final class PostgresConnection: @unchecked Sendable {
     var ledger = PipelineLedger<PostgresRequest>()
     var statements: StatementCache
     var deallocations: [String] = []
+    /// Of the request that is being sent; kept for its memory.
+    var parameters = EncodedParameters()
     var groupSize = 0
     var isTurnScheduled = false
     var lastProgress = ContinuousClock.now
@@ -83,8 +85,8 @@ final class PostgresConnection: @unchecked Sendable {
         let deadline = ContinuousClock.now + configuration.connectTimeout
         let handle = try await start.handle(within: configuration.connectTimeout)
         let connection = PostgresConnection(handle, configuration, isShared: isShared, on: loop)
-        let timer = loop.schedule(after: deadline - .now) { [weak connection] in
-            connection?.fail(PostgresError(.connect, "cannot connect to Postgres: timed out"))
+        let timer = loop.schedule(after: deadline - .now) {
+            connection.fail(PostgresError(.connect, "cannot connect to Postgres: timed out"))
         }
         defer { timer.cancel() }
         do {
@@ -123,7 +125,8 @@ final class PostgresConnection: @unchecked Sendable {
     }
 
     func watchSocket() {
-        watch = loop.watch(handle.descriptor) { [weak self] readiness in self?.ready(readiness) }
+        // The watch is closed, and lets go of us, when the connection breaks: as each one does.
+        watch = loop.watch(handle.descriptor) { self.ready($0) }
     }
 
     private func ready(_ readiness: Readiness) {
@@ -200,6 +203,7 @@ final class PostgresConnection: @unchecked Sendable {
         for waiter in brokenWaiters + cancelWaiters { waiter.resume() }
         brokenWaiters = []
         cancelWaiters = []
+        onNotification = nil
     }
 
     /// libpq reported that the connection is gone.

@@ -84,7 +84,7 @@ extension PostgresPool {
         let request = PostgresRequest(
             "LISTEN \(quotedIdentifier(subscription.channel))",
             isPrepared: false
-        ) { [weak connection] result in
+        ) { result in
             switch result {
             case .success: subscription.listening()
             case .failure(let error):
@@ -92,7 +92,7 @@ extension PostgresPool {
                 guard let lost = error as? PostgresError, lost.isRetryable else {
                     return subscription.fail(error)
                 }
-                connection?.fail(lost)
+                connection.fail(lost)
             }
         }
         connection.submit(request)
@@ -109,8 +109,8 @@ extension PostgresPool {
 
     func listenerOpened(_ connection: PostgresConnection) {
         listener = connection
-        connection.onNotification = { [weak self] channel, payload in
-            self?.assumeIsolated { $0.notified(channel, payload) }
+        connection.onNotification = { channel, payload in
+            self.assumeIsolated { $0.notified(channel, payload) }
         }
         for subscription in subscriptions.values { subscribe(subscription, on: connection) }
     }

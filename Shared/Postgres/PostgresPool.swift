@@ -95,7 +95,7 @@ package actor PostgresPool {
         readiness.value = "postgres: connecting"
         for _ in 0..<configuration.sharedConnections { addSlot(.shared) }
         clockwork = loop.schedule(after: .milliseconds(200), every: .milliseconds(200)) {
-            [weak self] in self?.assumeIsolated { $0.tick() }
+            self.assumeIsolated { $0.tick() }
         }
     }
 
@@ -112,8 +112,8 @@ package actor PostgresPool {
         phase = .draining
         readiness.value = "postgres: closing"
         if !isDrained {
-            let timer = loop.schedule(after: configuration.drainTimeout) { [weak self] in
-                self?.assumeIsolated { $0.shut() }
+            let timer = loop.schedule(after: configuration.drainTimeout) {
+                self.assumeIsolated { $0.shut() }
             }
             await withCheckedContinuation { drained.append($0) }
             timer.cancel()
@@ -316,9 +316,12 @@ package actor PostgresPool {
 
     private func submit(_ request: PostgresRequest) {
         // All of one turn on one connection, so that it commits together.
-        let chosen =
-            shared.first { $0.isUsable && $0.groupSize > 0 }
-            ?? shared.filter(\.isUsable).min { $0.backlog < $1.backlog }
+        var chosen: PostgresConnection?
+        for connection in shared where connection.isUsable {
+            if connection.groupSize > 0 { return connection.submit(request) }
+            if let least = chosen, least.backlog <= connection.backlog { continue }
+            chosen = connection
+        }
         if let chosen { return chosen.submit(request) }
         request.deadline = .now + configuration.acquireTimeout
         queue.append(request)

@@ -12,7 +12,8 @@ final class PostgresRequest: @unchecked Sendable {
     var isCancelled = false
     /// For a request that waits for a connection.
     var deadline: ContinuousClock.Instant?
-    weak var connection: PostgresConnection?
+    /// While it is in flight; a strong reference, as a weak one makes each use of it dearer.
+    var connection: PostgresConnection?
     private var completion: ((Result<PostgresResult, any Error>) -> Void)?
 
     init(

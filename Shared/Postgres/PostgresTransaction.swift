@@ -50,7 +50,7 @@ package actor PostgresTransaction {
         }
         if statements.isEmpty { return [] }
         // Encoded here, too, so that a value that cannot be sent leaves the pipeline alone.
-        for statement in statements { _ = try EncodedParameters(statement.parameters) }
+        for statement in statements { try connection.parameters.encode(statement.parameters) }
         state = .open
         do {
             let begin = first ? [(sql: "BEGIN", parameters: [PostgresValue]())] : []

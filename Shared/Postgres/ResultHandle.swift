@@ -41,14 +41,24 @@ struct ResultHandle: ~Copyable {
     var columnCount: Int { unsafe Int(PQnfields(pointer)) }
 
     var affectedRows: Int {
-        guard let text = unsafe PQcmdTuples(pointer) else { return 0 }
-        return unsafe Int(String(cString: text)) ?? 0
+        guard var digit = unsafe PQcmdTuples(pointer) else { return 0 }
+        var count = 0
+        while unsafe digit.pointee != 0 {
+            count = unsafe count &* 10 &+ Int(digit.pointee) &- Int(UInt8(ascii: "0"))
+            unsafe digit += 1
+        }
+        return count
     }
 
     /// The first word of the command tag.
     var command: String {
         guard let text = unsafe PQcmdStatus(pointer) else { return "" }
-        return unsafe String(String(cString: text).prefix { $0 != " " })
+        var length = 0
+        while unsafe text[length] != 0 && text[length] != CChar(UInt8(ascii: " ")) { length += 1 }
+        return unsafe String(
+            decoding: UnsafeRawBufferPointer(start: text, count: length),
+            as: UTF8.self
+        )
     }
 
     func makeColumns() -> ColumnSet {
@@ -81,6 +91,13 @@ struct ResultHandle: ~Copyable {
 
     /// Copies all out; `columns` are those of an earlier run of the same statement, if any.
     func makeResult(columns: ColumnSet?) -> PostgresResult {
+        guard columnCount > 0 else {
+            return PostgresResult(
+                rows: PostgresRows(block: .empty),
+                affectedRows: affectedRows,
+                command: command
+            )
+        }
         var builder = RowBlockBuilder(columns: columns ?? makeColumns())
         append(to: &builder)
         return PostgresResult(
