@@ -155,6 +155,10 @@ extension PostgresConnection {
             emptyAnswers = 0
             take(result)
         }
+        tellNotifications()
+    }
+
+    private func tellNotifications() {
         while mode == .pipeline, let (channel, payload) = handle.nextNotification() {
             onNotification?(channel, payload)
         }
@@ -213,6 +217,8 @@ extension PostgresConnection {
             return fail(PostgresError(.connectionLost, "the session was left in a transaction"))
         }
         for (request, verdict) in verdicts { conclude(request, verdict, of: verdicts.count) }
+        // What came before an UNLISTEN was done is told before a later LISTEN is.
+        if onNotification != nil { tellNotifications() }
     }
 
     private func conclude(

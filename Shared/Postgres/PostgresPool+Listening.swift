@@ -95,6 +95,9 @@ extension PostgresPool {
                 connection.fail(lost)
             }
         }
+        // Not in one transaction with an UNLISTEN of the same channel: from the server's side that
+        // would never have stopped listening, and what was meant for the old one would come.
+        request.runsAlone = true
         connection.submit(request)
     }
 
