@@ -3,7 +3,7 @@ internal import CUV
 extension EventLoop {
     /// Waits on one of the loop's timers, wherever it is called from.
     ///
-    /// - Throws: `CancellationError` as soon as the task is cancelled.
+    /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops.
     package func sleep(for duration: Duration) async throws {
         let sleeper = Sleeper()
         try await withTaskCancellationHandler {
@@ -48,18 +48,19 @@ private final class Sleeper: @unchecked Sendable {
         on loop: EventLoop,
         _ continuation: CheckedContinuation<Void, any Error>
     ) {
-        guard !isCancelled else {
+        guard !isCancelled, !loop.isStopping else {
             continuation.resume(throwing: CancellationError())
             return
         }
         self.continuation = continuation
-        timer = loop.schedule(after: duration) { self.finish(.success(())) }
+        let timer = loop.schedule(after: duration) { self.finish(.success(())) }
+        timer.closedEarly = { self.finish(.failure(CancellationError())) }
+        self.timer = timer
     }
 
     func cancel() {
         isCancelled = true
         timer?.cancel()
-        finish(.failure(CancellationError()))
     }
 
     private func finish(_ result: Result<Void, any Error>) {

@@ -41,6 +41,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private var local: [Work] = []
     private var endOfTurn: [() -> Void] = []
     private var isIdling = false
+    /// A stop has closed what there was; what comes after it must not wait. The loop's own.
+    private(set) var isStopping = false
     private var stopped: CheckedContinuation<Void, Never>?
     private var watchdog = Watchdog()
 
@@ -206,8 +208,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     // MARK: Stopping
 
-    /// Closes what is left, runs what is queued, joins the thread. Call it once, from outside the
-    /// loop; nothing may be enqueued afterwards.
+    /// Closes what is left, ends the sleep of tasks, runs what is queued, joins the thread. Call it
+    /// once, from outside the loop; nothing may be enqueued afterwards.
     package func stop() async {
         precondition(!isCurrent, "a loop cannot wait for its own end")
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
@@ -220,6 +222,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     private func closeEverything() {
+        isStopping = true
         lock.withLock { acceptsWakeUps = false }
         unsafe uv_walk(
             uv,

@@ -121,6 +121,26 @@ struct EventLoopTests {
         }
     }
 
+    @Test("A stop ends the sleep of a task that nobody cancelled, and lets it sleep no more")
+    func stopEndsSleep() async throws {
+        let errors = try await withLoop { loop in
+            await withCheckedContinuation {
+                (asleep: CheckedContinuation<Task<Int, Never>, Never>) in
+                loop.execute {
+                    let sleeper = Task.immediate(executorPreference: loop) {
+                        var errors = 0
+                        for _ in 0..<2 {
+                            do { try await loop.sleep(for: .seconds(3600)) } catch { errors += 1 }
+                        }
+                        return errors
+                    }
+                    asleep.resume(returning: sleeper)
+                }
+            }
+        }
+        #expect(await errors.value == 2)
+    }
+
     @Test("Jobs of many threads all run, and a stop leaves none behind")
     func nothingIsLost() async throws {
         let resident = try await withLoop { loop in
@@ -140,11 +160,15 @@ struct EventLoopTests {
 
     @Test("A stop closes watches and timers that were left open")
     func stopClosesHandles() async throws {
+        var ends: [Int32] = [0, 0]
+        #expect(unsafe pipe(&ends) == 0)
+        defer { for end in ends { close(end) } }
+        let end = ends[0]
         try await withLoop { loop in
             await withCheckedContinuation { continuation in
                 loop.execute {
                     loop.schedule(after: .seconds(3600), every: .seconds(1)) {}
-                    loop.watch(STDIN_FILENO) { _ in }.close()
+                    loop.watch(end) { _ in }.close()
                     continuation.resume()
                 }
             }
