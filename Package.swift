@@ -126,9 +126,9 @@ let package = Package(
         ),
         .executableTarget(
             name: "Benchmarks",
-            dependencies: ["JSON"],
+            dependencies: ["EventLoop", "JSON", "Postgres"],
             path: "Tests/Benchmarks",
-            exclude: ["record.json", "orjson_figures.py"],
+            exclude: ["record.json", "orjson_figures.py", "postgres.sql"],
             swiftSettings: settings
         ),
         tests("JSONTests", ["JSON"]),

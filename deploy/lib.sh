@@ -170,12 +170,14 @@ as_postgres() {
     fi
 }
 
-# start_postgres FOLDER: a private server with data in FOLDER (or in a temporary folder, where the
+# start_postgres FOLDER [NAME=VALUE…]: a private server with data in FOLDER (or in a temporary folder, where the
 # unprivileged user cannot reach that), on a port of its own. Sets DATABASE_URL. The data is worth
 # as much as the run, so it is not flushed to disk; a commit still outlives the server's processes,
-# which may be killed to see what Carillon makes of it.
+# which may be killed to see what Carillon makes of it. The settings after the folder win.
 start_postgres() {
-    local folder="$1" bin password log port try command
+    local folder="$1" bin password log port try command setting settings=()
+    shift
+    for setting in "$@"; do settings+=(-c "$setting"); done
     bin="$(postgres_bin)" || fail "no Postgres 15 or later under /usr/lib/postgresql"
     if ((EUID == 0)) && ! getent passwd postgres >/dev/null; then
         as_root useradd --system --no-create-home --shell /usr/sbin/nologin postgres
@@ -205,7 +207,8 @@ start_postgres() {
         port="$(free_port)"
         command=("$bin/postgres" -D "$folder/data" -p "$port"
             -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off
-            -c full_page_writes=off -c max_connections=300 -c shared_buffers=128MB)
+            -c full_page_writes=off -c max_connections=300 -c shared_buffers=128MB
+            ${settings[@]+"${settings[@]}"})
         if ((EUID == 0)); then
             command=(setpriv --reuid postgres --regid postgres --init-groups -- "${command[@]}")
         fi

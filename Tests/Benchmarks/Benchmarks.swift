@@ -7,12 +7,15 @@ internal import Foundation
 /// what else the machine does changes faster than a long measurement ends.
 @main
 struct Benchmarks {
-    static func main() {
+    static func main() async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {
             switch arguments.first {
             case "json" where arguments.count == 2: print(try measureJSON(file: arguments[1]))
-            default: throw BenchmarkError("usage: carillon-bench json FILE")
+            case "postgres":
+                let server = ProcessInfo.processInfo.environment["DATABASE_URL"]
+                print(try await measurePostgres(Array(arguments.dropFirst()), server: server))
+            default: throw BenchmarkError("usage: carillon-bench json FILE | postgres …")
             }
         } catch {
             FileHandle.standardError.write(Data("carillon-bench: \(error)\n".utf8))
