@@ -23,27 +23,37 @@ enum TypeOID {
 
 /// One value as the server sent it: text from statements, binary from COPY. Nil: it is not that.
 struct Cell {
-    let bytes: ArraySlice<UInt8>
-    let type: UInt32
-    let isBinary: Bool
+    let block: RowBlock
+    let place: RowBlock.Place
+    let column: Int
 
-    /// A binary number of these many bytes, big-endian.
-    private func bigEndian(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-        bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    private var range: Range<Int> { place.start..<(place.start + place.length) }
+    var bytes: ArraySlice<UInt8> { block.bytes[range] }
+    var type: UInt32 { block.columns.types[column] }
+    var isBinary: Bool { block.isBinary }
+    var count: Int { place.length }
+
+    /// A binary number of all its bytes, big-endian.
+    private var bigEndian: UInt64 {
+        var value: UInt64 = 0
+        for index in range { value = value << 8 | UInt64(block.bytes[index]) }
+        return value
     }
 
     /// Not `String(validating:as:)`, which is not specialised and costs three times as much.
     var text: String? {
-        guard let characters = try? UTF8Span(validating: bytes.span) else { return nil }
+        let bytes = block.bytes
+        let span = bytes.span.extracting(range)
+        guard let characters = try? UTF8Span(validating: span) else { return nil }
         return String(copying: characters)
     }
 
     var integer: Int? {
         guard isBinary else { return decimal }
-        switch bytes.count {
-        case 2: return Int(Int16(truncatingIfNeeded: bigEndian(bytes)))
-        case 4: return Int(Int32(truncatingIfNeeded: bigEndian(bytes)))
-        case 8: return Int(Int64(truncatingIfNeeded: bigEndian(bytes)))
+        switch count {
+        case 2: return Int(Int16(truncatingIfNeeded: bigEndian))
+        case 4: return Int(Int32(truncatingIfNeeded: bigEndian))
+        case 8: return Int(Int64(truncatingIfNeeded: bigEndian))
         default: return nil
         }
     }
@@ -78,16 +88,16 @@ struct Cell {
             case nil: return nil
             }
         }
-        switch bytes.count {
-        case 4: return Double(Float(bitPattern: UInt32(truncatingIfNeeded: bigEndian(bytes))))
-        case 8: return Double(bitPattern: bigEndian(bytes))
+        switch count {
+        case 4: return Double(Float(bitPattern: UInt32(truncatingIfNeeded: bigEndian)))
+        case 8: return Double(bitPattern: bigEndian)
         default: return nil
         }
     }
 
     var boolean: Bool? {
-        guard bytes.count == 1 else { return nil }
-        switch bytes.first {
+        guard count == 1 else { return nil }
+        switch block.bytes[place.start] {
         case UInt8(ascii: "t") where !isBinary, 1 where isBinary: return true
         case UInt8(ascii: "f") where !isBinary, 0 where isBinary: return false
         default: return nil
@@ -131,8 +141,8 @@ struct Cell {
 
     var timestamp: Int64? {
         guard isBinary else { return TimestampText.parse(bytes) }
-        guard bytes.count == 8 else { return nil }
-        let value = Int64(truncatingIfNeeded: bigEndian(bytes))
+        guard count == 8 else { return nil }
+        let value = Int64(truncatingIfNeeded: bigEndian)
         if value == .max || value == .min { return value }
         let (sum, overflow) = value.addingReportingOverflow(TimestampText.postgresEpoch)
         return overflow ? nil : sum

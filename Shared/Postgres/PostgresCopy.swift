@@ -4,106 +4,122 @@ import EventLoop
 // and each field as its length (Int32, -1: NULL) and bytes, then a count of -1. Postgres' manual,
 // "COPY", section "Binary Format".
 
-/// Reads a COPY TO, message by message.
+/// Reads a COPY TO, message by message; where rows end in it is none of its concern.
 struct CopyDecoder {
     private static let signature: [UInt8] = Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0x00]
 
     private let columnNames: [String]
     private var columns: ColumnSet?
-    private var builder: RowBlockBuilder?
+    private var rows = RowBlockBuilder(columns: RowBlock.empty.columns)
+    /// The beginning of what came in part.
     private var pending: [UInt8] = []
     private var hasHeader = false
-    private(set) var isFinished = false
+    private var isFinished = false
 
     init(columnNames: [String]) { self.columnNames = columnNames }
 
-    var rowCount: Int { builder?.rowCount ?? 0 }
-
-    mutating func receive(_ bytes: UnsafeRawBufferPointer) {
-        unsafe pending.append(contentsOf: bytes)
-    }
+    var rowCount: Int { rows.rowCount }
 
     /// - Returns: False for what is not that format.
-    mutating func decode() -> Bool {
-        var position = 0
-        defer { pending.removeFirst(position) }
-        if !hasHeader {
-            guard pending.count >= 19 else { return true }
-            guard pending.starts(with: Self.signature) else { return false }
-            let extra = integer(at: 15, bytes: 4)
-            guard extra >= 0, pending.count >= 19 + extra else { return extra >= 0 }
-            hasHeader = true
-            position = 19 + extra
+    mutating func receive(_ message: UnsafeRawBufferPointer) -> Bool {
+        if pending.isEmpty {
+            // As Postgres sends it: a message is a row, and nothing is copied but once.
+            guard let used = unsafe decode(message) else { return false }
+            unsafe pending.append(contentsOf: UnsafeRawBufferPointer(rebasing: message[used...]))
+            return true
         }
-        while !isFinished, let length = rowLength(at: position) {
-            guard length > 0 else { return false }
-            appendRow(at: position)
-            position += length
-        }
+        var held = pending
+        pending = []
+        unsafe held.append(contentsOf: message)
+        guard let used = unsafe held.withUnsafeBytes({ unsafe decode($0) }) else { return false }
+        held.removeFirst(used)
+        pending = held
         return true
     }
 
     mutating func takeRows() -> RowBlock? {
-        guard let full = builder, full.rowCount > 0, let columns else { return nil }
-        builder = RowBlockBuilder(columns: columns)
+        guard rows.rowCount > 0 else { return nil }
+        let full = rows
+        // The next block will be much like this one.
+        rows = RowBlockBuilder(columns: full.columns)
+        rows.reserve(bytes: full.bytes.count, cells: full.places.count)
         return full.finish()
     }
 
-    private func integer(at position: Int, bytes count: Int) -> Int {
-        let value = pending[position..<(position + count)].reduce(0) { $0 << 8 | Int($1) }
-        return count == 2
-            ? Int(Int16(truncatingIfNeeded: value)) : Int(Int32(truncatingIfNeeded: value))
-    }
-
-    /// - Returns: Nil until it is all there; 0 for what is no row.
-    private mutating func rowLength(at start: Int) -> Int? {
-        guard pending.count - start >= 2 else { return nil }
-        let fields = integer(at: start, bytes: 2)
-        if fields == -1 {
-            isFinished = true
-            return nil
-        }
-        guard fields >= 0, columns == nil || columns?.count == fields else { return 0 }
-        var position = start + 2
-        for _ in 0..<fields {
-            guard pending.count - position >= 4 else { return nil }
-            let length = integer(at: position, bytes: 4)
-            guard length >= -1 else { return 0 }
-            position += 4 + max(0, length)
-            guard position <= pending.count else { return nil }
-        }
-        return position - start
-    }
-
-    private mutating func appendRow(at start: Int) {
-        let fields = integer(at: start, bytes: 2)
-        let columns =
-            columns
-            ?? ColumnSet(
-                names: columnNames,
-                types: Array(repeating: 0, count: fields),
-                isBinary: true
+    /// - Returns: How much of it was whole; nil for what is not that format.
+    private mutating func decode(_ bytes: UnsafeRawBufferPointer) -> Int? {
+        var position = 0
+        if !hasHeader {
+            guard bytes.count >= 19 else { return 0 }
+            guard unsafe bytes.starts(with: Self.signature) else { return nil }
+            let extra = unsafe Int(
+                Int32(bigEndian: bytes.loadUnaligned(fromByteOffset: 15, as: Int32.self))
             )
-        self.columns = columns
-        var rows = builder ?? RowBlockBuilder(columns: columns)
-        builder = nil
-        var position = start + 2
-        for _ in 0..<fields {
-            let length = integer(at: position, bytes: 4)
-            position += 4
-            if length < 0 {
-                rows.appendNull()
-            } else {
-                unsafe pending.withUnsafeBytes { bytes in
-                    unsafe rows.append(
-                        UnsafeRawBufferPointer(rebasing: bytes[position..<(position + length)])
-                    )
-                }
-                position += length
+            guard extra >= 0 else { return nil }
+            guard bytes.count - 19 >= extra else { return 0 }
+            hasHeader = true
+            position = 19 + extra
+        }
+        while !isFinished, bytes.count - position >= 2 {
+            let fields = unsafe Int(
+                Int16(bigEndian: bytes.loadUnaligned(fromByteOffset: position, as: Int16.self))
+            )
+            if fields == -1 {
+                isFinished = true
+                break
+            }
+            guard fields >= 0, columns == nil || columns?.count == fields else { return nil }
+            if columns == nil { begin(fields) }
+            switch unsafe decodeRow(bytes, from: position, fields) {
+            case .whole(let end): position = end
+            case .partial: return position
+            case .malformed: return nil
             }
         }
-        rows.endRow()
-        builder = rows
+        // What follows the end is not looked at.
+        return isFinished ? bytes.count : position
+    }
+
+    private enum Row { case whole(end: Int), partial, malformed }
+
+    /// The row goes into the block as it is, lengths included, and its cells are noted there.
+    private mutating func decodeRow(
+        _ bytes: UnsafeRawBufferPointer,
+        from start: Int,
+        _ fields: Int
+    ) -> Row {
+        let shift = rows.bytes.count - start
+        let cells = rows.places.count
+        var position = start + 2
+        for _ in 0..<fields {
+            guard bytes.count - position >= 4 else {
+                rows.forgetPlaces(after: cells)
+                return .partial
+            }
+            let length = unsafe Int(
+                Int32(bigEndian: bytes.loadUnaligned(fromByteOffset: position, as: Int32.self))
+            )
+            position += 4
+            guard length >= -1 else { return .malformed }
+            guard bytes.count - position >= length else {
+                rows.forgetPlaces(after: cells)
+                return .partial
+            }
+            rows.appendPlace(RowBlock.Place(start: position + shift, length: length))
+            position += max(0, length)
+        }
+        unsafe rows.appendRow(UnsafeRawBufferPointer(rebasing: bytes[start..<position]))
+        return .whole(end: position)
+    }
+
+    private mutating func begin(_ fields: Int) {
+        let columns = ColumnSet(
+            names: columnNames,
+            types: Array(repeating: 0, count: fields),
+            isBinary: true
+        )
+        self.columns = columns
+        rows = RowBlockBuilder(columns: columns)
     }
 }
 
@@ -249,10 +265,11 @@ extension PostgresConnection {
     func nextCopiedRows(limit: Int, into decoder: inout CopyDecoder) async throws -> RowBlock? {
         var isDry = false
         reading: while decoder.rowCount < limit {
-            switch unsafe handle.getCopyData({ unsafe decoder.receive($0) }) {
+            var isSound = true
+            switch unsafe handle.getCopyData({ isSound = unsafe decoder.receive($0) }) {
             case .data:
                 isDry = false
-                guard decoder.decode() else {
+                guard isSound else {
                     throw PostgresError(.decoding, "that is no binary COPY")
                 }
             case .wait where isDry:

@@ -128,10 +128,10 @@ package struct PostgresRow: Sendable {
     private func position(of column: PostgresColumn) throws(PostgresError) -> Int {
         switch column {
         case .index(let index):
-            guard (0..<block.columns.count).contains(index) else {
+            guard (0..<block.columnCount).contains(index) else {
                 throw PostgresError(
                     .decoding,
-                    "there is no column \(index), only \(block.columns.count)"
+                    "there is no column \(index), only \(block.columnCount)"
                 )
             }
             return index
@@ -151,12 +151,7 @@ package struct PostgresRow: Sendable {
         let position = try position(of: column)
         let place = block.cell(row, position)
         guard place.length >= 0 else { return nil }
-        let cell = Cell(
-            bytes: block.bytes[place.start..<(place.start + place.length)],
-            type: block.columns.types[position],
-            isBinary: block.columns.isBinary
-        )
-        if let value = read(cell) { return value }
+        if let value = read(Cell(block: block, place: place, column: position)) { return value }
         throw PostgresError(.decoding, "column \(block.columns.label(position)) is not \(wanted)")
     }
 
@@ -209,9 +204,14 @@ final class RowBlock: Sendable {
     let bytes: [UInt8]
     let places: [Place]
     let rowCount: Int
+    // The columns', here because they are asked for with every cell.
+    let isBinary: Bool
+    let columnCount: Int
 
     init(columns: ColumnSet, bytes: [UInt8], places: [Place], rowCount: Int) {
         self.columns = columns
+        isBinary = columns.isBinary
+        columnCount = columns.count
         self.bytes = bytes
         self.places = places
         self.rowCount = rowCount
@@ -224,7 +224,7 @@ final class RowBlock: Sendable {
         rowCount: 0
     )
 
-    func cell(_ row: Int, _ column: Int) -> Place { places[row * columns.count + column] }
+    func cell(_ row: Int, _ column: Int) -> Place { places[row * columnCount + column] }
 }
 
 /// Gathers rows one by one.
@@ -244,6 +244,15 @@ struct RowBlockBuilder {
     }
 
     mutating func endRow() { rowCount += 1 }
+
+    /// Where a cell will lie, before `appendRow` brings the bytes.
+    mutating func appendPlace(_ place: RowBlock.Place) { places.append(place) }
+    mutating func forgetPlaces(after count: Int) { places.removeLast(places.count - count) }
+
+    mutating func appendRow(_ row: UnsafeRawBufferPointer) {
+        unsafe bytes.append(contentsOf: row)
+        rowCount += 1
+    }
 
     mutating func reserve(bytes: Int, cells: Int) {
         self.bytes.reserveCapacity(bytes)
