@@ -1,0 +1,156 @@
+internal import CNGHTTP2
+
+extension HTTP2 {
+    /// What many requests have in common, laid out once as libnghttp2 wants it. The fields go into
+    /// the header table of each connection (but for `authorization`, which libnghttp2 keeps out of
+    /// it); the path and the varying values never do, as they would push everything else out.
+    ///
+    /// Immutable, so it may be shared between threads.
+    @safe
+    package final class RequestTemplate: @unchecked Sendable {
+        /// In the order of sending; the path and the varying values are still empty.
+        let pairs: UnsafeMutablePointer<nghttp2_nv>
+        let count: Int
+        package let varyingCount: Int
+
+        static let pathIndex = 3
+        private let bytes: UnsafeMutablePointer<UInt8>
+
+        /// - Parameters:
+        ///   - method: Of all requests.
+        ///   - scheme: `https`.
+        ///   - authority: Host, and the port where it is not the scheme's own.
+        ///   - fields: Constant; names in lower case. The caller has checked them.
+        ///   - varying: Names of the fields whose values each request brings.
+        package init(
+            method: String,
+            scheme: String,
+            authority: String,
+            fields: [Field],
+            varying: [String]
+        ) {
+            var all: [(name: String, value: String, isConstant: Bool)] = [
+                (":method", method, true), (":scheme", scheme, true),
+                (":authority", authority, true), (":path", "", false),
+            ]
+            for field in fields { all.append((field.name, field.value, true)) }
+            for name in varying { all.append((name, "", false)) }
+            count = all.count
+            varyingCount = varying.count
+            let size = all.reduce(1) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+            unsafe bytes = .allocate(capacity: size)
+            unsafe pairs = .allocate(capacity: all.count)
+            var next = unsafe bytes
+            func place(_ text: String) -> UnsafeMutablePointer<UInt8> {
+                let start = unsafe next
+                for byte in text.utf8 {
+                    unsafe next.initialize(to: byte)
+                    unsafe next += 1
+                }
+                return unsafe start
+            }
+            for (index, field) in all.enumerated() {
+                var flags = NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue
+                flags |= NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue
+                if !field.isConstant { flags |= NGHTTP2_NV_FLAG_NO_INDEX.rawValue }
+                let pair = unsafe nghttp2_nv(
+                    name: place(field.name),
+                    value: place(field.value),
+                    namelen: field.name.utf8.count,
+                    valuelen: field.value.utf8.count,
+                    flags: UInt8(flags)
+                )
+                unsafe (pairs + index).initialize(to: pair)
+            }
+        }
+
+        deinit {
+            unsafe pairs.deallocate()
+            unsafe bytes.deallocate()
+        }
+    }
+
+    /// A whole answer. Its fields are read only where somebody asks for them.
+    package struct Response: Sendable, Equatable {
+        package let status: Int
+        /// The fields, each as two lengths of two bytes, name and value; then the body.
+        private let storage: [UInt8]
+        private let headBytes: Int
+
+        init(status: Int, storage: [UInt8], headBytes: Int) {
+            self.status = status
+            self.storage = storage
+            self.headBytes = headBytes
+        }
+
+        package var body: [UInt8] {
+            headBytes == 0 ? storage : Array(storage[headBytes...])
+        }
+
+        /// Without `:status`, in the order of arrival; names are lower case.
+        package var fields: [Field] {
+            var fields: [Field] = []
+            visit { name, value in
+                fields.append(Field(name: Self.text(name), value: Self.text(value)))
+                return true
+            }
+            return fields
+        }
+
+        /// The first value under a name in lower case.
+        package func field(_ name: String) -> String? {
+            var found: String?
+            visit { candidate, value in
+                guard candidate.elementsEqual(name.utf8) else { return true }
+                found = Self.text(value)
+                return false
+            }
+            return found
+        }
+
+        private func visit(_ body: (ArraySlice<UInt8>, ArraySlice<UInt8>) -> Bool) {
+            var offset = 0
+            while offset + 4 <= headBytes {
+                let nameEnd = offset + 4 + length(at: offset)
+                let valueEnd = nameEnd + length(at: offset + 2)
+                guard body(storage[offset + 4..<nameEnd], storage[nameEnd..<valueEnd]) else {
+                    return
+                }
+                offset = valueEnd
+            }
+        }
+
+        private func length(at offset: Int) -> Int {
+            Int(storage[offset]) << 8 | Int(storage[offset + 1])
+        }
+
+        /// UTF-8 where it is that, else Latin-1.
+        private static func text(_ bytes: ArraySlice<UInt8>) -> String {
+            String(validating: bytes, as: UTF8.self)
+                ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+        }
+    }
+
+    /// How a request ended.
+    package enum Outcome: Sendable, Equatable {
+        case answered(Response)
+        /// The peer says that it did not look at it: GOAWAY, or REFUSED_STREAM.
+        case notProcessed
+        /// The connection ended before a byte of it was written.
+        case notSent
+        /// The stream was reset, by the peer or by `cancel`: it may have been processed.
+        case reset(code: UInt32)
+        /// The connection ended after it was written.
+        case lost
+        /// The answer went beyond a bound.
+        case tooLarge
+        /// The peer closed the stream without an answer, or with one that HTTP does not allow.
+        case malformed
+    }
+
+    package struct Completion: Sendable {
+        /// The request's, as its owner gave it.
+        package let tag: Int
+        package let outcome: Outcome
+    }
+}

@@ -1,0 +1,135 @@
+internal import CNGHTTP2
+internal import Glibc
+
+/// One request and what has come of its answer, in one block of raw memory: libnghttp2 knows it by
+/// its address, so its callbacks neither retain nor release anything.
+///
+/// Behind it, in the same block: the path, the varying values, the body, and room for a small
+/// answer.
+@safe
+struct StreamRecord {
+    typealias Pointer = UnsafeMutablePointer<StreamRecord>
+
+    var next: Pointer?
+    var previous: Pointer?
+    /// Retained until the block is freed.
+    let template: Unmanaged<HTTP2.RequestTemplate>
+    let tag: Int
+    /// How many bytes had been drained when it was submitted: nothing of it lies before them.
+    let sentFrom: Int
+    let body: UnsafeMutablePointer<UInt8>
+    let bodyCount: Int
+    var bodyRead = 0
+    var stream: Int32 = 0
+    var status: Int32 = 0
+    var errorCode: UInt32 = 0
+    /// The peer has ended its side.
+    var isWhole = false
+    var isTooLarge = false
+    var ownsAnswer = false
+    var answer: UnsafeMutablePointer<UInt8>
+    var answerCapacity: Int
+    var headCount = 0
+    var answerCount = 0
+
+    /// What a provider's 200 fits into.
+    static let roomForAnswer = 192
+
+    /// Makes room for more of the answer; the old place is freed unless it lies in the block.
+    mutating func reserve(_ count: Int) {
+        guard answerCount + count > answerCapacity else { return }
+        let capacity = max(answerCapacity * 2, answerCount + count, 1024)
+        let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
+        unsafe larger.update(from: answer, count: answerCount)
+        if ownsAnswer { unsafe answer.deallocate() }
+        unsafe answer = unsafe larger
+        answerCapacity = capacity
+        ownsAnswer = true
+    }
+
+    mutating func append(_ bytes: UnsafePointer<UInt8>, _ count: Int) {
+        unsafe (answer + answerCount).update(from: bytes, count: count)
+        answerCount += count
+    }
+
+    mutating func appendLength(_ count: Int) {
+        unsafe answer[answerCount] = UInt8(truncatingIfNeeded: count >> 8)
+        unsafe answer[answerCount + 1] = UInt8(truncatingIfNeeded: count)
+        answerCount += 2
+    }
+
+    static func free(_ record: Pointer) {
+        if unsafe record.pointee.ownsAnswer { unsafe record.pointee.answer.deallocate() }
+        unsafe record.pointee.template.release()
+        unsafe UnsafeMutableRawPointer(record).deallocate()
+    }
+}
+
+/// What the callbacks of one client session share, at an address of its own.
+@safe
+struct ClientRecord {
+    typealias Pointer = UnsafeMutablePointer<ClientRecord>
+
+    /// Requests whose stream has not closed, newest first.
+    var open: StreamRecord.Pointer?
+    var openCount = 0
+    /// In the order in which they ended.
+    var firstFinished: StreamRecord.Pointer?
+    var lastFinished: StreamRecord.Pointer?
+    var hasSettings = false
+    var isGoingAway = false
+    var goawayCode: UInt32 = 0
+    var goawayText: StreamText = StreamText()
+    var pingsAnswered = 0
+    let maximumHeadBytes: Int
+    let maximumBodyBytes: Int
+    /// The last stream that was looked up: fields come one after the other.
+    var cachedStream: Int32 = 0
+    var cached: StreamRecord.Pointer?
+
+    init(maximumHeadBytes: Int, maximumBodyBytes: Int) {
+        self.maximumHeadBytes = maximumHeadBytes
+        self.maximumBodyBytes = maximumBodyBytes
+    }
+
+    mutating func link(_ record: StreamRecord.Pointer) {
+        unsafe record.pointee.next = unsafe open
+        unsafe open?.pointee.previous = unsafe record
+        unsafe open = unsafe record
+        openCount += 1
+    }
+
+    /// From the open ones to the finished ones.
+    mutating func finish(_ record: StreamRecord.Pointer) {
+        let (next, previous) = unsafe (record.pointee.next, record.pointee.previous)
+        if let previous = unsafe previous {
+            unsafe previous.pointee.next = unsafe next
+        } else {
+            unsafe open = unsafe next
+        }
+        unsafe next?.pointee.previous = unsafe previous
+        unsafe record.pointee.next = nil
+        unsafe record.pointee.previous = nil
+        if let last = unsafe lastFinished {
+            unsafe last.pointee.next = unsafe record
+        } else {
+            unsafe firstFinished = unsafe record
+        }
+        unsafe lastFinished = unsafe record
+        openCount -= 1
+        if unsafe cached == record {
+            unsafe cached = nil
+            cachedStream = 0
+        }
+    }
+}
+
+/// The start of what a peer wrote into its GOAWAY.
+struct StreamText {
+    private(set) var text = ""
+
+    mutating func set(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let start = unsafe UnsafeBufferPointer(rebasing: bytes.prefix(200))
+        text = unsafe String(decoding: start, as: UTF8.self)
+    }
+}
