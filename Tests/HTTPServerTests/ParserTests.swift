@@ -103,7 +103,7 @@ struct ParserTests {
     /// Mutants of good requests, cut at random: no trap, no body beyond its bound, no event after
     /// a failure, and the same events however the bytes are cut.
     @Test func whateverComesIsReadOrRefused() {
-        var random = Random(state: 0x5EED)
+        var random = SeededGenerator(seed: 0x5EED)
         let seeds = [
             "GET /a?b=%20c HTTP/1.1\r\nHost: x\r\nX-Y: z\r\nConnection: close\r\n\r\n",
             "POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n",
@@ -116,12 +116,12 @@ struct ParserTests {
         var failures = 0
         var wholes = 0
         for _ in 0..<4000 {
-            var bytes = seeds[Int(random.next(below: seeds.count))]
-            for _ in 0...random.next(below: 3) {
-                let index = random.next(below: bytes.count)
-                switch random.next(below: 4) {
-                case 0: bytes[index] = spice[random.next(below: spice.count)]
-                case 1: bytes.insert(spice[random.next(below: spice.count)], at: index)
+            var bytes = seeds[Int(random.below(seeds.count))]
+            for _ in 0...random.below(3) {
+                let index = random.below(bytes.count)
+                switch random.below(4) {
+                case 0: bytes[index] = spice[random.below(spice.count)]
+                case 1: bytes.insert(spice[random.below(spice.count)], at: index)
                 case 2: bytes.remove(at: index)
                 default: bytes.insert(contentsOf: bytes[index...].prefix(8), at: index)
                 }
@@ -130,7 +130,7 @@ struct ParserTests {
             var pieces: [ArraySlice<UInt8>] = []
             var rest = bytes[...]
             while !rest.isEmpty {
-                let piece = rest.prefix(1 + random.next(below: 9))
+                let piece = rest.prefix(1 + random.below(9))
                 pieces.append(piece)
                 rest = rest.dropFirst(piece.count)
             }
@@ -156,18 +156,5 @@ struct ParserTests {
             }
         }
         return found
-    }
-}
-
-/// Steele and Vigna's splitmix64: the same mutants in each run.
-private struct Random {
-    var state: UInt64
-
-    mutating func next(below bound: Int) -> Int {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return Int((mixed ^ (mixed >> 31)) % UInt64(bound))
     }
 }

@@ -120,7 +120,7 @@ ATTACKS = {
     "an initial window beyond 2^31": (
         lambda: [raw(4, 0, 0, struct.pack(">HI", 4, 2**31))], "goaway 3"),
     "more data than the windows": (
-        lambda: [headers(1, POST, OPEN), *[data(1, BIG)] * 200], "goaway 3"),
+        lambda: [headers(1, POST, OPEN), *[data(1, BIG)] * 200], "goaway 3 or reset 3"),
     "an upper case name": (lambda: [headers(1, HEAD + [("X-A", "b")])], "reset 1"),
     "a connection header": (lambda: [headers(1, HEAD + [("connection", "close")])], "reset 1"),
     "an unknown pseudo-header": (lambda: [headers(1, HEAD + [(":x", "b")])], "reset 1"),
