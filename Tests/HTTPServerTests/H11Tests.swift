@@ -213,7 +213,8 @@ struct H11Tests {
             return false
         }
         // A path that the URL leaves out is `/`, before a query too.
-        return (us[2] == "2f" || them[2].hasSuffix(us[2])
+        return
+            (us[2] == "2f" || them[2].hasSuffix(us[2])
             || us[2].hasPrefix("2f3f") && them[2].hasSuffix(us[2].dropFirst(2)))
             && withoutHost(us[3]) == withoutHost(them[3])
     }
