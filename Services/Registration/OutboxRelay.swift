@@ -5,10 +5,11 @@ import PushEvents
 import PushStorage
 import ServiceKit
 
-/// Brings accepted pushes from the outbox to Kafka: reads, produces, deletes once acknowledged.
+/// Brings accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
 ///
-/// Authority: it alone empties the outbox. Several relays share the rows. A crash between the
-/// acknowledgement and the delete sends a record twice, which the event's key absorbs.
+/// Authority: it alone empties the outbox. Several relays share the rows, each claimed for a time. A
+/// crash between the acknowledgement and the delete sends a record twice, which the event's key
+/// absorbs. A record that the broker does not take waits, longer each time, and others pass it.
 /// Shutdown: the round that is under way ends; what it did not deliver stays in the outbox.
 actor OutboxRelay: ServicePart {
     nonisolated let loop: EventLoop
@@ -60,15 +61,11 @@ actor OutboxRelay: ServicePart {
                     try await database.onNotification(.outbox) { _ in wakeUp.yield() }
                     isListening = true
                 }
-                let round = try await database.outbox.relay(limit: Self.batch) { records in
-                    try await self.produce(records)
-                }
-                relayed.add(round.acknowledged)
-                if round.taken > round.acknowledged {
-                    throw RelayError(refused: round.taken - round.acknowledged)
-                }
+                let claimed = try await database.outbox.claim(limit: Self.batch)
+                let unavailable = try await bring(claimed)
+                if unavailable > 0 { throw RelayError(unavailable: unavailable) }
                 backoff = .milliseconds(100)
-                if round.taken < Self.batch { await nextWakeUp() }
+                if claimed.count < Self.batch { await nextWakeUp() }
             } catch is CancellationError {
                 return
             } catch {
@@ -79,20 +76,47 @@ actor OutboxRelay: ServicePart {
         }
     }
 
-    private func produce(_ records: [OutboxRecord]) async throws -> [Bool] {
-        let outgoing = records.map { record in
+    /// Hands claimed records to Kafka and writes down what it said of each.
+    ///
+    /// - Returns: How many Kafka could not be asked about.
+    private func bring(_ claimed: [ClaimedOutboxRecord]) async throws -> Int {
+        guard !claimed.isEmpty else { return 0 }
+        let verdicts = await zip(claimed, produce(claimed)).map { (id: $0.id, verdict: $1) }
+        // In a task of its own: a stop must not leave what was acknowledged to be sent again.
+        let database = database
+        try await Task(executorPreference: loop) {
+            try await database.outbox.finish(verdicts)
+        }.value
+        relayed.add(verdicts.count { $0.verdict == .acknowledged })
+        return verdicts.count { $0.verdict == .unavailable }
+    }
+
+    private func produce(_ claimed: [ClaimedOutboxRecord]) async -> [OutboxVerdict] {
+        let outgoing = claimed.map { item in
             KafkaOutgoing(
-                topic: record.kafkaTopic,
-                key: record.key,
-                value: record.value,
-                headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
+                topic: item.record.kafkaTopic,
+                key: item.record.key,
+                value: item.record.value,
+                headers: item.record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
             )
         }
-        let results = try await producer.send(outgoing)
-        if let error = results.compactMap({ $0 }).first {
-            log.warning("outbox records refused", [.error: .string(error.description)])
+        do {
+            let errors = try await producer.send(outgoing)
+            let refused = errors.compactMap { $0 }.filter { !$0.isRetryable }
+            if let first = refused.first {
+                log.error(
+                    "Kafka does not take records of the outbox: they are tried again later",
+                    [.count: .integer(refused.count), .error: .string(first.description)]
+                )
+            }
+            return errors.map { error in
+                guard let error else { return .acknowledged }
+                return error.isRetryable ? .unavailable : .refused
+            }
+        } catch {
+            log.debug("outbox records were not sent", [.error: .string("\(error)")])
+            return claimed.map { _ in .unavailable }
         }
-        return results.map { $0 == nil }
     }
 
     private func nextWakeUp() async {
@@ -110,6 +134,8 @@ actor OutboxRelay: ServicePart {
 }
 
 private struct RelayError: Error, CustomStringConvertible {
-    let refused: Int
-    var description: String { "Kafka did not acknowledge \(refused) of the outbox's records" }
+    let unavailable: Int
+    var description: String {
+        "Kafka has not acknowledged \(unavailable) of the outbox's records; trying again"
+    }
 }

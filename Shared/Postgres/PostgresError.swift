@@ -135,6 +135,8 @@ extension PostgresError {
             ("does not support SSL", "the server has no TLS"),
             ("SSL", "TLS failed"),
             ("starting up", "the server is starting up"),
+            ("in recovery mode", "the server is recovering"),
+            ("not yet accepting connections", "the server is recovering"),
             ("shutting down", "the server is shutting down"),
             ("too many clients", "the server has too many clients"),
             ("remaining connection slots", "the server has too many clients"),

@@ -26,55 +26,83 @@ package struct OutboxRecord: Sendable, Equatable {
     }
 }
 
+/// A record that a relay has to bring to Kafka.
+package struct ClaimedOutboxRecord: Sendable, Equatable {
+    package var id: Int
+    package var record: OutboxRecord
+
+    fileprivate static func read(_ row: PostgresRow) throws -> ClaimedOutboxRecord {
+        ClaimedOutboxRecord(
+            id: try row.integer("id"),
+            record: OutboxRecord(
+                kafkaTopic: try row.text("kafka_topic"),
+                key: try row.bytesOrNil("key"),
+                value: try row.bytes("value"),
+                headers: (try row.json("headers").array ?? []).compactMap { pair in
+                    guard let name = pair[0]?.string, let value = pair[1]?.string else {
+                        return nil
+                    }
+                    return OutboxRecord.Header(name, value)
+                }
+            )
+        )
+    }
+}
+
+/// What Kafka said of a record.
+package enum OutboxVerdict: Sendable {
+    /// It is kept.
+    case acknowledged
+    /// Kafka is away, or slow: nothing is known against the record.
+    case unavailable
+    /// This record, as it is, is not taken.
+    case refused
+}
+
 package struct OutboxStore: Sendable {
     let database: PushDatabase
 
-    /// Takes the oldest records, hands them to `produce`, and deletes those that it says were
-    /// acknowledged. The rest stays for the next time. The rows are locked meanwhile, so several
-    /// relays share the work; a crash in between sends a record twice, which event keys absorb.
+    /// A relay that dies leaves what it claimed to the others after this.
+    package static let leaseSeconds = 15
+
+    /// Takes records that are due, those that have waited longest first, and hides them from other
+    /// relays until the lease ends. A relay that outlives its lease sends them beside another, which
+    /// event keys absorb.
     ///
-    /// `produce` returns, index by index, whether the record is kept by Kafka now.
-    ///
-    /// - Returns: How many were taken, and how many of them are gone.
-    package func relay(
-        limit: Int = 500,
-        _ produce: @escaping @Sendable ([OutboxRecord]) async throws -> [Bool]
-    ) async throws -> (taken: Int, acknowledged: Int) {
-        try await database.transaction { transaction in
-            let rows = try await transaction.execute(
-                """
-                SELECT id, kafka_topic, key, value, headers FROM outbox
-                ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
-                """,
-                [.integer(min(max(limit, 1), 10_000))]
-            ).rows
-            guard !rows.isEmpty else { return (0, 0) }
-            let records = try rows.map { row in
-                OutboxRecord(
-                    kafkaTopic: try row.text("kafka_topic"),
-                    key: try row.bytesOrNil("key"),
-                    value: try row.bytes("value"),
-                    headers: (try row.json("headers").array ?? []).compactMap { pair in
-                        guard let name = pair[0]?.string, let value = pair[1]?.string else {
-                            return nil
-                        }
-                        return OutboxRecord.Header(name, value)
-                    }
-                )
-            }
-            let acknowledged = try await produce(records)
-            var ids: [Int?] = []
-            for (row, isAcknowledged) in zip(rows, acknowledged) where isAcknowledged {
-                ids.append(try row.integer("id"))
-            }
-            if !ids.isEmpty {
-                _ = try await transaction.execute(
-                    "DELETE FROM outbox WHERE id = ANY ($1::bigint[])",
-                    [.integerArray(ids)]
-                )
-            }
-            return (rows.count, ids.count)
+    /// - Returns: At most `limit`, by id; empty when nothing is due.
+    package func claim(limit: Int = 500) async throws -> [ClaimedOutboxRecord] {
+        try await database.execute(
+            """
+            UPDATE outbox SET due_at = now() + make_interval(secs => $2) WHERE id IN (
+                SELECT id FROM outbox WHERE due_at <= now()
+                ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
+            RETURNING id, kafka_topic, key, value, headers
+            """,
+            [.integer(min(max(limit, 1), 10_000)), .integer(Self.leaseSeconds)]
+        ).rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id }
+    }
+
+    /// Writes down what became of claimed records, all or none: what Kafka keeps is deleted, what it
+    /// could not be asked about is due again at once, and what it refused waits longer each time, up
+    /// to five minutes, so that it stands in nobody's way.
+    package func finish(_ verdicts: [(id: Int, verdict: OutboxVerdict)]) async throws {
+        let ids = { (wanted: OutboxVerdict) in
+            PostgresValue.integerArray(
+                verdicts.filter { $0.verdict == wanted }.map(\.id).sorted()
+            )
         }
+        _ = try await database.execute(
+            """
+            WITH kept AS (DELETE FROM outbox WHERE id = ANY ($1::bigint[]))
+            UPDATE outbox SET
+                refusals = refusals + CASE WHEN id = ANY ($3::bigint[]) THEN 1 ELSE 0 END,
+                due_at = CASE WHEN id = ANY ($3::bigint[]) THEN now() + least(
+                        interval '5 minutes', interval '1 second' * power(2, least(refusals, 10)))
+                    ELSE now() END
+            WHERE id = ANY ($2::bigint[] || $3::bigint[])
+            """,
+            [ids(.acknowledged), ids(.unavailable), ids(.refused)]
+        )
     }
 
     /// How many records wait.

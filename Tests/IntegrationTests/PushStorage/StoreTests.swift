@@ -162,16 +162,15 @@ struct StoreTests {
             // The same id again is the same push, and is not sent twice.
             #expect(try await database.pushes.accept(push, record: record).id == push.id)
             #expect(try await database.outbox.count() == 1)
-            let refused = try await database.outbox.relay { records in
-                #expect(records == [record])
-                return [false]
-            }
-            #expect(refused.acknowledged == 0)
-            await #expect(throws: TestFailure.self) {
-                _ = try await database.outbox.relay { _ in throw TestFailure("the broker is gone") }
-            }
+            let claimed = try await database.outbox.claim()
+            #expect(claimed.map(\.record) == [record])
+            let id = try #require(claimed.first?.id)
+            // Another relay sees it again when the lease of the first is over, or Kafka is away.
+            #expect(try await database.outbox.claim().isEmpty)
+            try await database.outbox.finish([(id, .unavailable)])
+            #expect(try await database.outbox.claim().map(\.id) == [id])
             #expect(try await database.outbox.count() == 1)
-            #expect(try await database.outbox.relay { _ in [true] }.acknowledged == 1)
+            try await database.outbox.finish([(id, .acknowledged)])
             #expect(try await database.outbox.count() == 0)
 
             let session = try await database.sessions.open(name: "replica")
@@ -181,6 +180,35 @@ struct StoreTests {
             let again = try await database.deliveries.plan(session: session, [push])
             #expect(again.newPushIDs.isEmpty)
             #expect(try await fixture.balancedLedger(of: push.id).targeted == 1)
+        }
+    }
+
+    @Test("Promise 8: a record that the broker does not take lets the others pass, and stays")
+    func refusedRecordsStepAside() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            for name in ["poison", "good"] {
+                let push = try fixture.push(name, ["tokens": [["platform": "fcm", "token": "t"]]])
+                let record = OutboxRecord(
+                    kafkaTopic: "push.requests",
+                    key: nil,
+                    value: Array(name.utf8)
+                )
+                _ = try await database.pushes.accept(push, record: record)
+            }
+            let first = try await database.outbox.claim(limit: 1)
+            #expect(first.map(\.record.value) == [Array("poison".utf8)])
+            let poison = try #require(first.first?.id)
+            for _ in 0..<3 {
+                try await database.outbox.finish([(poison, .refused)])
+                let due = try await fixture.server.query(
+                    "select due_at > now() + interval '0.5 seconds' from outbox where id = \(poison)"
+                )
+                #expect(due == ["t"])
+            }
+            let next = try await database.outbox.claim(limit: 1)
+            #expect(next.map(\.record.value) == [Array("good".utf8)])
+            #expect(try await database.outbox.count() == 2)
         }
     }
 
