@@ -22,6 +22,8 @@ actor OutboxRelay: ServicePart {
     /// How long without a word a relay waits before it looks by itself.
     private static let idleWait = Duration.seconds(1)
     private static let batch = 500
+    /// For the producer: within the lease of what is claimed, and within a stop's grace.
+    static let deliveryTimeout: Duration = .seconds(OutboxStore.leaseSeconds - 5)
 
     private let database: PushDatabase
     private let producer: KafkaProducer
@@ -62,8 +64,7 @@ actor OutboxRelay: ServicePart {
                     isListening = true
                 }
                 let claimed = try await database.outbox.claim(limit: Self.batch)
-                let unavailable = try await bring(claimed)
-                if unavailable > 0 { throw RelayError(unavailable: unavailable) }
+                try await bring(claimed)
                 backoff = .milliseconds(100)
                 if claimed.count < Self.batch { await nextWakeUp() }
             } catch is CancellationError {
@@ -78,20 +79,24 @@ actor OutboxRelay: ServicePart {
 
     /// Hands claimed records to Kafka and writes down what it said of each.
     ///
-    /// - Returns: How many Kafka could not be asked about.
-    private func bring(_ claimed: [ClaimedOutboxRecord]) async throws -> Int {
-        guard !claimed.isEmpty else { return 0 }
-        let verdicts = await zip(claimed, produce(claimed)).map { (id: $0.id, verdict: $1) }
+    /// - Throws: `RelayError` when Kafka could not be asked about some.
+    private func bring(_ claimed: [ClaimedOutboxRecord]) async throws {
+        guard !claimed.isEmpty else { return }
+        let (said, trouble) = await produce(claimed)
+        let verdicts = Array(zip(claimed, said))
         // In a task of its own: a stop must not leave what was acknowledged to be sent again.
         let database = database
         try await Task(executorPreference: loop) {
             try await database.outbox.finish(verdicts)
         }.value
-        relayed.add(verdicts.count { $0.verdict == .acknowledged })
-        return verdicts.count { $0.verdict == .unavailable }
+        relayed.add(said.count { $0 == .acknowledged })
+        if let trouble {
+            throw RelayError(unavailable: said.count { $0 == .unavailable }, reason: trouble)
+        }
     }
 
-    private func produce(_ claimed: [ClaimedOutboxRecord]) async -> [OutboxVerdict] {
+    /// - Returns: A verdict each, and why Kafka could not be asked where it could not.
+    private func produce(_ claimed: [ClaimedOutboxRecord]) async -> ([OutboxVerdict], String?) {
         let outgoing = claimed.map { item in
             KafkaOutgoing(
                 topic: item.record.kafkaTopic,
@@ -102,20 +107,22 @@ actor OutboxRelay: ServicePart {
         }
         do {
             let errors = try await producer.send(outgoing)
-            let refused = errors.compactMap { $0 }.filter { !$0.isRetryable }
-            if let first = refused.first {
+            // Only a size is the record's own fault; all else is the broker's, or an operator's.
+            let verdicts = errors.map { error -> OutboxVerdict in
+                guard let error else { return .acknowledged }
+                return error.isTooLarge ? .refused : .unavailable
+            }
+            let refused = verdicts.count { $0 == .refused }
+            if refused > 0 {
                 log.error(
-                    "Kafka does not take records of the outbox: they are tried again later",
-                    [.count: .integer(refused.count), .error: .string(first.description)]
+                    "records of the outbox are larger than Kafka takes; they are tried again later",
+                    [.count: .integer(refused)]
                 )
             }
-            return errors.map { error in
-                guard let error else { return .acknowledged }
-                return error.isRetryable ? .unavailable : .refused
-            }
+            let trouble = errors.lazy.compactMap { $0 }.first { !$0.isTooLarge }
+            return (verdicts, trouble?.description)
         } catch {
-            log.debug("outbox records were not sent", [.error: .string("\(error)")])
-            return claimed.map { _ in .unavailable }
+            return (claimed.map { _ in .unavailable }, "\(error)")
         }
     }
 
@@ -135,7 +142,8 @@ actor OutboxRelay: ServicePart {
 
 private struct RelayError: Error, CustomStringConvertible {
     let unavailable: Int
+    let reason: String
     var description: String {
-        "Kafka has not acknowledged \(unavailable) of the outbox's records; trying again"
+        "Kafka has not acknowledged \(unavailable) of the outbox's records: \(reason)"
     }
 }

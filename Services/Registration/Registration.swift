@@ -40,6 +40,7 @@ func makeParts(
     }
     let producer = try KafkaProducer(
         configuration.kafka,
+        deliveryTimeout: OutboxRelay.deliveryTimeout,
         on: runtime.mainLoop,
         log: runtime.log,
         metrics: runtime.metrics
