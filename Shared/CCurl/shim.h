@@ -123,3 +123,31 @@ static inline const char *carillon_curl_default_capath(void) {
 static inline const struct sockaddr *carillon_curl_address(const struct curl_sockaddr *address) {
     return &address->addr;
 }
+
+// For connections that libcurl makes and others use. `internals` is an `SSL *`, valid only inside
+// the pre-request callback.
+typedef CURLcode (*carillon_curl_ssl_callback)(CURL *, void *, void *);
+
+static inline CURLcode carillon_easy_set_ssl_callback(
+    CURL *handle, carillon_curl_ssl_callback value
+) {
+    return curl_easy_setopt(handle, CURLOPT_SSL_CTX_FUNCTION, value);
+}
+
+static inline void *carillon_easy_tls_session(CURL *handle) {
+    struct curl_tlssessioninfo *info = NULL;
+    if (curl_easy_getinfo(handle, CURLINFO_TLS_SSL_PTR, &info) != CURLE_OK || info == NULL) {
+        return NULL;
+    }
+    return info->backend == CURLSSLBACKEND_OPENSSL ? info->internals : NULL;
+}
+
+static inline curl_socket_t carillon_easy_socket(CURL *handle) {
+    curl_socket_t descriptor = CURL_SOCKET_BAD;
+    curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &descriptor);
+    return descriptor;
+}
+
+static inline const char *carillon_curl_default_cafile(void) {
+    return curl_version_info(CURLVERSION_NOW)->cainfo;
+}

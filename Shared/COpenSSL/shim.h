@@ -33,3 +33,8 @@ static inline void carillon_SSL_CTX_harden_server(SSL_CTX *ctx) {
 static inline int carillon_SSL_CTX_add1_chain_cert(SSL_CTX *ctx, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(ctx, certificate);
 }
+
+// For HTTPTransport: what is left over from a write may be offered again from another place.
+static inline void carillon_SSL_CTX_allow_partial_writes(SSL_CTX *ctx) {
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+}

@@ -95,6 +95,7 @@ package final class HTTP2ClientSession {
 
     /// Streams that the peer admits at once, now.
     package var peerStreamLimit: Int {
+        guard unsafe session != nil else { return 0 }
         let limit = unsafe nghttp2_session_get_remote_settings(
             session,
             NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS
@@ -104,7 +105,7 @@ package final class HTTP2ClientSession {
 
     /// It has sent GOAWAY, or no stream id is left: streams that are open go on to their end.
     package var isGoingAway: Bool {
-        unsafe client.pointee.isGoingAway
+        unsafe client.pointee.isGoingAway || session == nil
             || nghttp2_session_check_request_allowed(session) == 0
     }
 
@@ -116,8 +117,9 @@ package final class HTTP2ClientSession {
 
     /// Nothing more is to be read or written: the connection may be closed.
     package var isOver: Bool {
-        unsafe nghttp2_session_want_read(session) == 0
-            && nghttp2_session_want_write(session) == 0
+        unsafe session == nil
+            || nghttp2_session_want_read(session) == 0
+                && nghttp2_session_want_write(session) == 0
     }
 
     package var openStreams: Int { unsafe client.pointee.openCount }
@@ -250,6 +252,7 @@ package final class HTTP2ClientSession {
 
     /// Resets a stream that is still open; its request completes at the next `drain`.
     package func cancel(stream: Int32) {
+        guard unsafe session != nil else { return }
         let flags = UInt8(NGHTTP2_FLAG_NONE.rawValue)
         unsafe nghttp2_submit_rst_stream(session, flags, stream, HTTP2.ErrorCode.cancel)
     }
@@ -264,7 +267,7 @@ package final class HTTP2ClientSession {
 
     /// Appends all there is to send.
     package func drain(into buffer: inout [UInt8]) throws(HTTP2SessionError) {
-        while true {
+        while unsafe session != nil {
             var start: UnsafePointer<UInt8>?
             let count = unsafe nghttp2_session_mem_send(session, &start)
             try check(Int32(clamping: count))
@@ -276,11 +279,13 @@ package final class HTTP2ClientSession {
 
     /// `pingsAnswered` counts the answers.
     package func ping() throws(HTTP2SessionError) {
+        guard unsafe session != nil else { return }
         try check(unsafe nghttp2_submit_ping(session, 0, nil))
     }
 
     /// GOAWAY, for a connection that is to be closed.
     package func terminate() {
+        guard unsafe session != nil else { return }
         unsafe nghttp2_session_terminate_session(session, HTTP2.ErrorCode.noError)
     }
 
@@ -302,7 +307,7 @@ package final class HTTP2ClientSession {
         }
     }
 
-    /// The connection is over: every request that is open completes. Use the session no more.
+    /// The connection is over: every request that is open completes. Nothing happens to it any more.
     ///
     /// - Parameters:
     ///   - writtenBytes: How much of what was drained the socket has taken.

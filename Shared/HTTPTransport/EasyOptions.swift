@@ -65,14 +65,8 @@ struct EasyOptions {
             CURLOPT_WRITEFUNCTION,
             unsafe carillon_easy_set_data_callback(handle, CURLOPT_WRITEFUNCTION, onBody)
         )
-        note(
-            CURLOPT_PREREQFUNCTION,
-            unsafe carillon_easy_set_prereq_callback(handle, onPreRequest)
-        )
-        note(
-            CURLOPT_OPENSOCKETFUNCTION,
-            unsafe carillon_easy_set_open_callback(handle, onOpenSocket)
-        )
+        unsafe setPrerequisiteCallback(onPreRequest)
+        unsafe setOpenSocketCallback(onOpenSocket)
         note(CURLOPT_DEBUGFUNCTION, unsafe carillon_easy_set_debug_callback(handle, onDebug))
         set(CURLOPT_VERBOSE, 1)
         for option in [
@@ -80,6 +74,44 @@ struct EasyOptions {
             CURLOPT_DEBUGDATA,
         ] {
             unsafe setPointer(option, transfer)
+        }
+    }
+
+    mutating func setSSLCallback(_ callback: carillon_curl_ssl_callback?) {
+        note(CURLOPT_SSL_CTX_FUNCTION, unsafe carillon_easy_set_ssl_callback(handle, callback))
+    }
+
+    mutating func setPrerequisiteCallback(_ callback: carillon_curl_prereq_callback?) {
+        note(CURLOPT_PREREQFUNCTION, unsafe carillon_easy_set_prereq_callback(handle, callback))
+    }
+
+    mutating func setOpenSocketCallback(_ callback: carillon_curl_open_callback?) {
+        note(CURLOPT_OPENSOCKETFUNCTION, unsafe carillon_easy_set_open_callback(handle, callback))
+    }
+
+    /// What every connection of ours has: a time limit, a proxy, a client certificate, and nothing
+    /// of libcurl's that reads files or the environment.
+    mutating func setCommon(_ configuration: HTTPTransportConfiguration) {
+        set(CURLOPT_NOSIGNAL, 1)
+        set(CURLOPT_QUICK_EXIT, 1)
+        set(CURLOPT_NETRC, 0)
+        set(CURLOPT_PROTOCOLS_STR, "http,https")
+        set(CURLOPT_TCP_NODELAY, 1)
+        set(CURLOPT_TCP_KEEPALIVE, 1)
+        set(CURLOPT_TCP_KEEPIDLE, 30)
+        set(CURLOPT_TCP_KEEPINTVL, 10)
+        set(CURLOPT_BUFFERSIZE, 8192)
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
+        set(CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds)
+        // An empty text turns libcurl's own reading of the environment off.
+        set(CURLOPT_PROXY, configuration.proxy ?? "")
+        set(CURLOPT_NOPROXY, configuration.noProxy ?? "")
+        if let certificate = configuration.clientCertificate {
+            set(CURLOPT_SSLCERTTYPE, "PEM")
+            set(CURLOPT_SSLKEYTYPE, "PEM")
+            setBlob(CURLOPT_SSLCERT_BLOB, Array(certificate.certificatePEM.utf8))
+            setBlob(CURLOPT_SSLKEY_BLOB, Array(certificate.privateKeyPEM.utf8))
         }
     }
 
@@ -172,17 +204,32 @@ private func onOpenSocket(
     guard let address = unsafe address, let transfer = unsafe transfer(pointer) else {
         return -1
     }
+    return unsafe openSocket(address) { transfer.mayConnect(to: $0) }
+}
+
+func openSocket(
+    _ address: UnsafeMutablePointer<curl_sockaddr>,
+    where isAllowed: (PeerAddress) -> Bool
+) -> curl_socket_t {
     guard let start = unsafe carillon_curl_address(address) else { return -1 }
     let peer = unsafe PeerAddress(
         family: address.pointee.family,
         length: Int(address.pointee.addrlen),
         address: UnsafeRawPointer(start)
     )
-    guard transfer.mayConnect(to: peer) else { return -1 }
+    guard isAllowed(peer) else { return -1 }
     let flags = Int32(SOCK_CLOEXEC.rawValue)
     return unsafe socket(
         address.pointee.family,
         address.pointee.socktype | flags,
         address.pointee.protocol
     )
+}
+
+extension Duration {
+    /// At least 1: libcurl takes 0 for its own default.
+    var milliseconds: Int {
+        let (seconds, attoseconds) = components
+        return max(1, Int(clamping: seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000))
+    }
 }

@@ -39,7 +39,7 @@ package final class HTTPClient: @unchecked Sendable {
     private var itself: HTTPClient?
 
     /// Once a process; libcurl's manual asks for it before any thread uses the library.
-    private static let libraryIsReady: Bool = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+    static let libraryIsReady: Bool = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
     /// Deadlines are looked at this often: one timer for all calls instead of one each.
     private static let deadlineTick = Duration.milliseconds(50)

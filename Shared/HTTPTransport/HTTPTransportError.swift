@@ -36,6 +36,9 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         self.detail = detail
     }
 
+    /// It may have been sent, and no answer came: nobody knows what the peer did with it.
+    package var isInDoubt: Bool { !requestWasNotSent }
+
     package var isRetryable: Bool {
         switch kind {
         case .resolve, .connect, .tls, .proxy, .timeout, .connectionLost, .protocolViolation,

@@ -90,19 +90,8 @@ final class Transfer {
     private func setUp(_ configuration: HTTPTransportConfiguration) -> UInt32? {
         var options = unsafe EasyOptions(handle: handle)
         let me = unsafe Unmanaged.passUnretained(self).toOpaque()
-        options.set(CURLOPT_NOSIGNAL, 1)
-        options.set(CURLOPT_QUICK_EXIT, 1)
+        options.setCommon(configuration)
         options.set(CURLOPT_FOLLOWLOCATION, 0)
-        options.set(CURLOPT_NETRC, 0)
-        options.set(CURLOPT_PROTOCOLS_STR, "http,https")
-        options.set(CURLOPT_TCP_NODELAY, 1)
-        options.set(CURLOPT_TCP_KEEPALIVE, 1)
-        options.set(CURLOPT_TCP_KEEPIDLE, 30)
-        options.set(CURLOPT_TCP_KEEPINTVL, 10)
-        options.set(CURLOPT_BUFFERSIZE, 8192)
-        options.set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
-        options.set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
-        options.set(CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds)
         switch configuration.version {
         case .http1Only:
             options.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
@@ -116,15 +105,6 @@ final class Transfer {
             // The folder is searched by hash when it is needed; reading the bundle costs 20 ms a
             // connection.
             unsafe options.setPointer(CURLOPT_CAINFO, nil)
-        }
-        // An empty text turns libcurl's own reading of the environment off.
-        options.set(CURLOPT_PROXY, configuration.proxy ?? "")
-        options.set(CURLOPT_NOPROXY, configuration.noProxy ?? "")
-        if let certificate = configuration.clientCertificate {
-            options.set(CURLOPT_SSLCERTTYPE, "PEM")
-            options.set(CURLOPT_SSLKEYTYPE, "PEM")
-            options.setBlob(CURLOPT_SSLCERT_BLOB, Array(certificate.certificatePEM.utf8))
-            options.setBlob(CURLOPT_SSLKEY_BLOB, Array(certificate.privateKeyPEM.utf8))
         }
         unsafe options.setPointer(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(errorText))
         unsafe options.setCallbacks(me)
@@ -158,11 +138,11 @@ final class Transfer {
         unsafe options.setList(CURLOPT_HTTPHEADER, headerList)
     }
 
-    private static func isUsable(_ field: HTTPField) -> Bool {
+    static func isUsable(_ field: HTTPField) -> Bool {
         isToken(field.name) && field.value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F }
     }
 
-    private static func isToken(_ text: String) -> Bool {
+    static func isToken(_ text: String) -> Bool {
         !text.isEmpty
             && text.utf8.allSatisfy { byte in
                 switch byte {
@@ -333,7 +313,7 @@ final class Transfer {
         )
     }
 
-    private static func kind(_ code: CURLcode) -> HTTPTransportError.Kind {
+    static func kind(_ code: CURLcode) -> HTTPTransportError.Kind {
         switch code {
         case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL: .invalidRequest
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: .resolve
@@ -356,13 +336,5 @@ final class Transfer {
             .local
         default: .connectionLost
         }
-    }
-}
-
-extension Duration {
-    /// At least 1: libcurl takes 0 for its own default.
-    fileprivate var milliseconds: Int {
-        let (seconds, attoseconds) = components
-        return max(1, Int(clamping: seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000))
     }
 }

@@ -1,0 +1,176 @@
+/// What a pool may do with one connection. Pure: times are passed in, milliseconds.
+struct ConnectionRule: Equatable {
+    struct Limits: Equatable {
+        /// The peer allows one request until it has seen one with a valid token.
+        var provesFirst = false
+        /// How long the first request may hold up the others: what has no answer by then leaves the
+        /// peer's own stream limit to decide.
+        var proofMilliseconds: Int64 = 2000
+        var settingsMilliseconds: Int64 = 10_000
+        /// With requests out and nothing heard for this long, it is asked whether it lives …
+        var pingAfterMilliseconds: Int64 = 5000
+        /// … and given up when it does not answer within this.
+        var pingMilliseconds: Int64 = 5000
+        var idleMilliseconds: Int64 = 600_000
+        var ageMilliseconds: Int64 = 6 * 3_600_000
+    }
+
+    enum Action: Equatable {
+        case none
+        case ping
+        /// Takes nothing new; closed when its last request has ended.
+        case retire
+        /// Given up: what it carries is in doubt.
+        case giveUp
+    }
+
+    let limits: Limits
+    private(set) var isRetiring = false
+    /// It has answered something, so the connection led somewhere.
+    private(set) var hasAnswered = false
+    private var isProven: Bool
+    private var openedAt: Int64 = 0
+    private var heardAt: Int64 = 0
+    private var answeredAt: Int64 = 0
+    private var firstSentAt: Int64?
+    private var pingedAt: Int64?
+
+    init(_ limits: Limits) {
+        self.limits = limits
+        isProven = !limits.provesFirst
+    }
+
+    mutating func opened(at now: Int64) {
+        openedAt = now
+        heardAt = now
+    }
+
+    mutating func heard(at now: Int64) {
+        heardAt = now
+        pingedAt = nil
+    }
+
+    mutating func sent(at now: Int64) {
+        if firstSentAt == nil { firstSentAt = now }
+    }
+
+    /// A refusal of our token proves nothing.
+    mutating func answered(status: Int, at now: Int64) {
+        hasAnswered = true
+        answeredAt = now
+        if status != 401, status != 403 { isProven = true }
+    }
+
+    /// A request that was sent then has run out of time. Where nothing at all was answered since,
+    /// the connection stands but leads nowhere.
+    mutating func timedOut(sentAt: Int64) {
+        if answeredAt < sentAt { isRetiring = true }
+    }
+
+    mutating func retire() { isRetiring = true }
+
+    /// How many requests it may be given now.
+    func capacity(free: Int, open: Int) -> Int {
+        guard !isRetiring else { return 0 }
+        return isProven ? free : min(free, max(0, 1 - open))
+    }
+
+    /// To be asked now and then.
+    mutating func check(at now: Int64, hasSettings: Bool, open: Int) -> Action {
+        guard hasSettings else {
+            return now - openedAt >= limits.settingsMilliseconds ? .giveUp : .none
+        }
+        if !isProven, let firstSentAt, now - firstSentAt >= limits.proofMilliseconds, open > 0 {
+            isProven = true
+        }
+        if let pingedAt {
+            return now - pingedAt >= limits.pingMilliseconds ? .giveUp : .none
+        }
+        guard open > 0 else {
+            let isIdle = now - max(heardAt, openedAt) >= limits.idleMilliseconds
+            return isRetiring || isIdle || isOld(at: now) ? .retire : .none
+        }
+        if now - heardAt >= limits.pingAfterMilliseconds {
+            pingedAt = now
+            return .ping
+        }
+        return !isRetiring && isOld(at: now) ? .retire : .none
+    }
+
+    private func isOld(at now: Int64) -> Bool { now - openedAt >= limits.ageMilliseconds }
+}
+
+/// When a pool may open a connection again. Pure: times are passed in, milliseconds.
+struct ReconnectRule: Equatable {
+    static let firstMilliseconds: Int64 = 250
+    static let longestMilliseconds: Int64 = 10_000
+
+    private(set) var failures = 0
+    private var notBefore: Int64 = 0
+
+    /// - Parameters:
+    ///   - now: Of the failure.
+    ///   - jitter: 0 to 1, so that those who lost a peer together do not come back together.
+    mutating func failed(at now: Int64, jitter: Double) {
+        let delay = min(
+            Self.firstMilliseconds << Int64(min(failures, 10)),
+            Self.longestMilliseconds
+        )
+        notBefore = now + Int64(Double(delay) * (0.75 + jitter / 2))
+        failures += 1
+    }
+
+    mutating func succeeded() {
+        failures = 0
+        notBefore = 0
+    }
+
+    /// 0 when it may be now.
+    func wait(at now: Int64) -> Int64 { max(0, notBefore - now) }
+
+    /// How many connections to open now.
+    ///
+    /// - Parameters:
+    ///   - requests: Waiting and out.
+    ///   - waiting: Of these, those that found no stream.
+    ///   - streams: What a connection is thought to carry.
+    ///   - usable: Connections that take requests, or soon will.
+    ///   - isConnecting: Whether one of those is being made.
+    ///   - limit: At most so many of those.
+    func toOpen(
+        requests: Int,
+        waiting: Int,
+        streams: Int,
+        usable: Int,
+        isConnecting: Bool,
+        limit: Int
+    ) -> Int {
+        guard waiting > 0 else { return 0 }
+        let wanted = min(limit, (requests + max(1, streams) - 1) / max(1, streams))
+        let missing = max(0, max(1, wanted) - usable)
+        // A peer that is away is tried by one, not by all.
+        return failures > 0 ? min(missing, isConnecting ? 0 : 1) : missing
+    }
+}
+
+/// How often connections may be replaced because of what was answered on them: providers take those
+/// that come and go rapidly for an attack. Pure: times are passed in, milliseconds.
+struct ReplacementRule: Equatable {
+    private let burst: Double
+    private var tokens: Double
+    private var filledAt: Int64 = 0
+
+    /// - Parameter burst: How many at once; after that one a second.
+    init(burst: Int) {
+        self.burst = Double(burst)
+        tokens = Double(burst)
+    }
+
+    mutating func admits(at now: Int64) -> Bool {
+        tokens = min(burst, tokens + Double(now - filledAt) / 1000)
+        filledAt = now
+        guard tokens >= 1 else { return false }
+        tokens -= 1
+        return true
+    }
+}

@@ -1,0 +1,67 @@
+/// The deadlines of many requests, in ticks of one timer: to add and to take away cost the same
+/// however many there are. Pure: the caller brings the time.
+///
+/// A request is a number of its owner's, each at most once in here; memory is for the highest
+/// number that was.
+struct DeadlineWheel {
+    private struct Entry {
+        var next: Int32 = -1
+        var previous: Int32 = -1
+        /// Negative: not in here.
+        var due: Int64 = -1
+    }
+
+    private var entries: ContiguousArray<Entry> = []
+    private var heads: ContiguousArray<Int32>
+    private(set) var count = 0
+    /// All that was due at this tick or before has been told.
+    private(set) var tick: Int64 = 0
+
+    init(buckets: Int = 256) { heads = ContiguousArray(repeating: -1, count: buckets) }
+
+    /// A tick that is over counts as the next one.
+    mutating func add(_ number: Int, due: Int64) {
+        while entries.count <= number { entries.append(Entry()) }
+        let due = max(due, tick + 1)
+        let bucket = Int(due % Int64(heads.count))
+        let next = heads[bucket]
+        entries[number] = Entry(next: next, previous: -1, due: due)
+        if next >= 0 { entries[Int(next)].previous = Int32(number) }
+        heads[bucket] = Int32(number)
+        count += 1
+    }
+
+    mutating func remove(_ number: Int) {
+        guard number < entries.count, entries[number].due >= 0 else { return }
+        let entry = entries[number]
+        if entry.previous >= 0 {
+            entries[Int(entry.previous)].next = entry.next
+        } else {
+            heads[Int(entry.due % Int64(heads.count))] = entry.next
+        }
+        if entry.next >= 0 { entries[Int(entry.next)].previous = entry.previous }
+        entries[number] = Entry()
+        count -= 1
+    }
+
+    /// Takes out what is due by then.
+    mutating func advance(to now: Int64) -> [Int] {
+        guard now > tick else { return [] }
+        var due: [Int] = []
+        // After a long sleep each bucket is looked at once.
+        let first = max(tick + 1, now - Int64(heads.count) + 1)
+        for passed in first...now {
+            var number = heads[Int(passed % Int64(heads.count))]
+            while number >= 0 {
+                let entry = entries[Int(number)]
+                if entry.due <= now {
+                    due.append(Int(number))
+                    remove(Int(number))
+                }
+                number = entry.next
+            }
+        }
+        tick = now
+        return due
+    }
+}

@@ -1,0 +1,429 @@
+internal import CCurl
+internal import EventLoop
+internal import HTTP2
+
+/// One HTTP/2 connection: libcurl makes it (names, addresses, proxy, TLS), then a session of our
+/// own is driven over it by `curl_easy_send` and `curl_easy_recv`.
+///
+/// Authority: sole owner of one multi handle and one easy handle, so of the socket, and of its
+/// session. One multi handle a connection: a shared one closes connections that it takes for idle.
+/// Confined to the loop of its pool, which it tells what happens; it keeps itself alive until it
+/// has ended, and tells of that end exactly once, never from inside `start` or `flush`.
+@safe
+final class HTTP2Connection: @unchecked Sendable {
+    enum Phase {
+        case connecting, open, closed
+    }
+
+    let number: Int
+    let session: HTTP2ClientSession
+    /// What the pool knows of it.
+    var rule: ConnectionRule
+    private(set) var phase = Phase.connecting
+    /// How much of what the session has drained the socket has taken.
+    private(set) var writtenBytes = 0
+
+    private unowned let pool: HTTP2Pool
+    private let loop: EventLoop
+    private let trust: TrustStore
+    private let verdict: HostPolicy.Verdict
+    private let url: URLParts
+    private let hasProxy: Bool
+    private let multi: UnsafeMutableRawPointer
+    private let easy: UnsafeMutableRawPointer
+    private let errorText: UnsafeMutablePointer<CChar>
+    private var watches: [Int32: DescriptorWatch] = [:]
+    private var timer: LoopTimer?
+    private var watch: DescriptorWatch?
+    private var output: [UInt8] = []
+    private var outputSent = 0
+    private var addressWasRefused = false
+    private var speaksHTTP2 = false
+    private var itself: HTTP2Connection?
+
+    /// Reads of at most one TLS record each before others get their turn.
+    private static let readsPerTurn = 32
+    private static let recordBytes = 16_384
+    /// An output buffer that has grown beyond this is given back once it is empty.
+    private static let keptOutputBytes = 262_144
+
+    /// Nothing happens before `start`.
+    init(
+        number: Int,
+        pool: HTTP2Pool,
+        url: URLParts,
+        verdict: HostPolicy.Verdict,
+        trust: TrustStore,
+        rule: ConnectionRule
+    ) throws(HTTPTransportError) {
+        let configuration = pool.configuration
+        let session: HTTP2ClientSession
+        do {
+            session = try HTTP2ClientSession(
+                HTTP2ClientSession.Settings(
+                    maximumStreams: configuration.maximumStreams,
+                    maximumBodyBytes: configuration.transport.maximumResponseBytes
+                )
+            )
+        } catch {
+            throw HTTPTransportError(.local, requestWasNotSent: true)
+        }
+        guard HTTPClient.libraryIsReady, let multi = unsafe curl_multi_init() else {
+            throw HTTPTransportError(.local, requestWasNotSent: true)
+        }
+        guard let easy = unsafe curl_easy_init() else {
+            unsafe curl_multi_cleanup(multi)
+            throw HTTPTransportError(.local, requestWasNotSent: true)
+        }
+        self.number = number
+        self.session = session
+        self.pool = pool
+        self.url = url
+        self.verdict = verdict
+        self.trust = trust
+        self.rule = rule
+        loop = pool.loop
+        hasProxy = configuration.transport.proxy != nil
+        unsafe self.multi = unsafe multi
+        unsafe self.easy = unsafe easy
+        unsafe errorText = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        unsafe errorText.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        if let option = setUp(configuration.transport) {
+            throw HTTPTransportError(.local, requestWasNotSent: true, detail: "option \(option)")
+        }
+    }
+
+    deinit {
+        unsafe curl_multi_remove_handle(multi, easy)
+        unsafe curl_easy_cleanup(easy)
+        unsafe curl_multi_cleanup(multi)
+        unsafe errorText.deallocate()
+    }
+
+    /// - Returns: The option that libcurl did not take, if any.
+    private func setUp(_ configuration: HTTPTransportConfiguration) -> UInt32? {
+        var options = unsafe EasyOptions(handle: easy)
+        let me = unsafe Unmanaged.passUnretained(self).toOpaque()
+        options.setCommon(configuration)
+        options.set(CURLOPT_URL, "https://\(url.host):\(url.port)/")
+        options.set(CURLOPT_CONNECT_ONLY, 1)
+        // It would offer HTTP/1.1, or speak HTTP/2 itself.
+        options.set(CURLOPT_SSL_ENABLE_ALPN, 0)
+        options.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
+        // The trust store brings them all.
+        unsafe options.setPointer(CURLOPT_CAINFO, nil)
+        unsafe options.setPointer(CURLOPT_CAPATH, nil)
+        unsafe options.setPointer(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(errorText))
+        unsafe options.setConnectionCallbacks(me)
+        unsafe carillon_multi_set_socket_callback(multi, onSocket)
+        unsafe carillon_multi_set_pointer(multi, CURLMOPT_SOCKETDATA, me)
+        unsafe carillon_multi_set_timer_callback(multi, onTimer)
+        unsafe carillon_multi_set_pointer(multi, CURLMOPT_TIMERDATA, me)
+        return options.firstRefused
+    }
+
+    // MARK: Connecting
+
+    func start() {
+        itself = self
+        // libcurl asks for its timer in here, and so goes on in a later turn.
+        guard unsafe curl_multi_add_handle(multi, easy) == CURLM_OK else {
+            loop.atEndOfTurn { self.end(HTTPTransportError(.local, requestWasNotSent: true)) }
+            return
+        }
+    }
+
+    fileprivate func socketChanged(_ descriptor: Int32, _ what: Int32) {
+        guard phase == .connecting else { return }
+        if what == CURL_POLL_REMOVE {
+            watches.removeValue(forKey: descriptor)?.close()
+            return
+        }
+        let watch =
+            watches[descriptor]
+            ?? loop.watch(descriptor) { [unowned self] readiness in
+                self.act(on: descriptor, readiness)
+            }
+        watches[descriptor] = watch
+        var interest: Readiness = []
+        if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
+        if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
+        watch.interest = interest
+    }
+
+    fileprivate func timerChanged(_ milliseconds: Int) {
+        timer?.cancel()
+        timer = nil
+        guard milliseconds >= 0, phase == .connecting else { return }
+        timer = loop.schedule(after: .milliseconds(milliseconds)) { [unowned self] in
+            self.timer = nil
+            self.act(on: -1, [])
+        }
+    }
+
+    /// Descriptor -1 stands for libcurl's own timer.
+    private func act(on descriptor: Int32, _ readiness: Readiness) {
+        guard phase == .connecting else { return }
+        var events: Int32 = 0
+        if readiness.contains(.readable) { events |= CURL_CSELECT_IN }
+        if readiness.contains(.writable) { events |= CURL_CSELECT_OUT }
+        if readiness.contains(.disconnected) { events |= CURL_CSELECT_ERR }
+        var running: Int32 = 0
+        unsafe curl_multi_socket_action(multi, descriptor, events, &running)
+        var code = CURLE_OK
+        guard unsafe carillon_multi_next_finished(multi, &code) != nil else { return }
+        if code == CURLE_OK {
+            connected()
+        } else {
+            end(failure(code))
+        }
+    }
+
+    /// The easy handle stays in the multi handle: taken out, it would lose its connection.
+    private func connected() {
+        stopConnecting()
+        let descriptor = unsafe carillon_easy_socket(easy)
+        guard speaksHTTP2, descriptor >= 0 else {
+            let detail = "the server does not speak HTTP/2"
+            end(HTTPTransportError(.protocolViolation, requestWasNotSent: true, detail: detail))
+            return
+        }
+        phase = .open
+        let watch = loop.watch(descriptor) { [unowned self] readiness in self.ready(readiness) }
+        watch.interest = .readable
+        self.watch = watch
+        pool.connected(self)
+        // What the server has sent already may have been read with the end of the handshake.
+        loop.execute { [self] in read() }
+    }
+
+    private func stopConnecting() {
+        unsafe carillon_multi_set_socket_callback(multi, nil)
+        unsafe carillon_multi_set_timer_callback(multi, nil)
+        timer?.cancel()
+        timer = nil
+        for watch in watches.values { watch.close() }
+        watches = [:]
+    }
+
+    private func failure(_ code: CURLcode) -> HTTPTransportError {
+        let text = unsafe String(cString: errorText)
+        let detail = text.isEmpty ? unsafe String(cString: curl_easy_strerror(code)) : text
+        return HTTPTransportError(
+            addressWasRefused ? .hostRefused : Transfer.kind(code),
+            requestWasNotSent: true,
+            detail: "\(code.rawValue) \(detail)"
+        )
+    }
+
+    // MARK: What libcurl asks while it connects
+
+    fileprivate func mayConnect(to address: PeerAddress) -> Bool {
+        let isProxy = hasProxy && address.port != url.port
+        guard verdict == .publicAddressOnly, !isProxy else { return true }
+        addressWasRefused = !address.isPublic
+        return address.isPublic
+    }
+
+    fileprivate func prepare(_ context: UnsafeMutableRawPointer) -> Bool {
+        unsafe trust.prepare(context)
+    }
+
+    /// The only moment at which libcurl shows its TLS session.
+    fileprivate func isReady() {
+        guard let tls = unsafe carillon_easy_tls_session(easy) else { return }
+        speaksHTTP2 = unsafe hasChosenHTTP2(tls)
+    }
+
+    // MARK: Bytes
+
+    /// What the socket has not taken.
+    var pendingBytes: Int { output.count - outputSent }
+
+    private func ready(_ readiness: Readiness) {
+        if readiness.contains(.writable) { write() }
+        if !readiness.isDisjoint(with: [.readable, .disconnected]) { read() }
+    }
+
+    private func read() {
+        guard phase == .open else { return }
+        var reads = 0
+        var error: HTTPTransportError?
+        unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordBytes, alignment: 16) { buffer in
+            while reads < Self.readsPerTurn {
+                var count = 0
+                let code = unsafe curl_easy_recv(easy, buffer.baseAddress, buffer.count, &count)
+                if code == CURLE_AGAIN { return }
+                guard code == CURLE_OK, count > 0 else {
+                    error = Self.lost(code == CURLE_OK ? "closed by the server" : "recv \(code)")
+                    return
+                }
+                reads += 1
+                do throws(HTTP2SessionError) {
+                    try unsafe session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+                } catch let problem {
+                    error = HTTPTransportError(
+                        .protocolViolation,
+                        requestWasNotSent: false,
+                        detail: problem.description
+                    )
+                    return
+                }
+            }
+        }
+        if reads > 0 { pool.received(self) }
+        guard phase == .open else { return }
+        if let error {
+            end(error)
+        } else if reads == Self.readsPerTurn {
+            loop.execute { [self] in read() }
+        }
+    }
+
+    /// Sends what the session has to say: once a turn, at its end. A connection that fails here
+    /// ends in a later turn.
+    func flush() {
+        guard phase == .open else { return }
+        if outputSent == output.count {
+            let keeps = output.capacity <= Self.keptOutputBytes
+            output.removeAll(keepingCapacity: keeps)
+            outputSent = 0
+        }
+        do throws(HTTP2SessionError) {
+            try session.drain(into: &output)
+        } catch {
+            loop.execute { [self] in end(Self.lost("session: \(error.description)")) }
+            return
+        }
+        write()
+        if session.isOver, pendingBytes == 0 {
+            loop.execute { [self] in end(Self.lost("over")) }
+        }
+    }
+
+    private func write() {
+        guard phase == .open else { return }
+        while outputSent < output.count {
+            var count = 0
+            let code = unsafe output.withUnsafeBytes { bytes in
+                let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[outputSent...])
+                return unsafe curl_easy_send(easy, rest.baseAddress, rest.count, &count)
+            }
+            if code == CURLE_AGAIN {
+                watch?.interest = [.readable, .writable]
+                return
+            }
+            guard code == CURLE_OK else {
+                // What the server said before it went is still to be read.
+                loop.execute { [self] in
+                    read()
+                    end(Self.lost("send \(code)"))
+                }
+                watch?.interest = .readable
+                return
+            }
+            outputSent += count
+            writtenBytes += count
+        }
+        watch?.interest = .readable
+    }
+
+    private static func lost(_ detail: String) -> HTTPTransportError {
+        HTTPTransportError(.connectionLost, requestWasNotSent: false, detail: detail)
+    }
+
+    // MARK: The end
+
+    /// Says goodbye where the peer can hear it, then ends. The pool hears of each request.
+    func shut(_ error: HTTPTransportError) {
+        if phase == .open {
+            session.terminate()
+            try? session.drain(into: &output)
+            write()
+        }
+        end(error)
+    }
+
+    func end(_ error: HTTPTransportError) {
+        guard phase != .closed else { return }
+        let wasOpen = phase == .open
+        if !wasOpen { stopConnecting() }
+        phase = .closed
+        watch?.close()
+        watch = nil
+        pool.ended(self, error, wasOpen: wasOpen)
+        // Not under libcurl's feet: it may be what called.
+        let me = itself
+        itself = nil
+        loop.execute { _ = me }
+    }
+}
+
+private func connection(_ pointer: UnsafeMutableRawPointer?) -> HTTP2Connection? {
+    unsafe pointer.map { unsafe Unmanaged<HTTP2Connection>.fromOpaque($0).takeUnretainedValue() }
+}
+
+private func onSocket(
+    _: UnsafeMutableRawPointer?,
+    _ descriptor: curl_socket_t,
+    _ what: Int32,
+    _ pointer: UnsafeMutableRawPointer?,
+    _: UnsafeMutableRawPointer?
+) -> Int32 {
+    unsafe connection(pointer)?.socketChanged(descriptor, what)
+    return 0
+}
+
+private func onTimer(
+    _: UnsafeMutableRawPointer?,
+    _ milliseconds: Int,
+    _ pointer: UnsafeMutableRawPointer?
+) -> Int32 {
+    unsafe connection(pointer)?.timerChanged(milliseconds)
+    return 0
+}
+
+private func onContext(
+    _: UnsafeMutableRawPointer?,
+    _ context: UnsafeMutableRawPointer?,
+    _ pointer: UnsafeMutableRawPointer?
+) -> CURLcode {
+    guard let context = unsafe context, let connection = unsafe connection(pointer) else {
+        return CURLE_SSL_CONNECT_ERROR
+    }
+    return unsafe connection.prepare(context) ? CURLE_OK : CURLE_SSL_CONNECT_ERROR
+}
+
+private func onReady(
+    _ pointer: UnsafeMutableRawPointer?,
+    _: UnsafeMutablePointer<CChar>?,
+    _: UnsafeMutablePointer<CChar>?,
+    _: Int32,
+    _: Int32
+) -> Int32 {
+    unsafe connection(pointer)?.isReady()
+    return CURL_PREREQFUNC_OK
+}
+
+private func onOpenSocket(
+    _ pointer: UnsafeMutableRawPointer?,
+    _: curlsocktype,
+    _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let address = unsafe address, let connection = unsafe connection(pointer) else {
+        return -1
+    }
+    return unsafe openSocket(address) { connection.mayConnect(to: $0) }
+}
+
+extension EasyOptions {
+    /// The pointer is the `HTTP2Connection`, unretained: it outlives its handles.
+    fileprivate mutating func setConnectionCallbacks(_ connection: UnsafeMutableRawPointer) {
+        unsafe setSSLCallback(onContext)
+        unsafe setPrerequisiteCallback(onReady)
+        unsafe setOpenSocketCallback(onOpenSocket)
+        for option in [CURLOPT_SSL_CTX_DATA, CURLOPT_PREREQDATA, CURLOPT_OPENSOCKETDATA] {
+            unsafe setPointer(option, connection)
+        }
+    }
+}

@@ -1,0 +1,57 @@
+/// What the connections of one `HTTP2Pool` have in common.
+package struct HTTP2PoolConfiguration: Sendable {
+    /// An https URL without a path.
+    package var origin: String
+    /// Of these count the hosts, the client certificate, the CA file, the proxy, the time to
+    /// connect and the size of an answer.
+    package var transport: HTTPTransportConfiguration
+    /// 1...100. Default 4.
+    package var maximumConnections: Int
+    /// On one connection; the peer's own limit counts where it is lower. Default 1000.
+    package var maximumStreams: Int
+    /// Requests waiting and out. Default 100,000.
+    package var maximumRequests: Int
+    /// On each new connection one request goes ahead until an answer shows that its token was
+    /// taken, as APNs demands.
+    package var provesFirst: Bool
+    /// An idle connection is closed after this.
+    package var idleTimeout: Duration
+    /// A connection takes no more requests at this age, so that another address may get them.
+    package var maximumAge: Duration
+    /// With requests out and nothing heard for this long, the peer is asked by PING whether it
+    /// lives, and given as long again.
+    package var pingAfter: Duration
+
+    package init(
+        origin: String,
+        transport: HTTPTransportConfiguration,
+        maximumConnections: Int = 4,
+        maximumStreams: Int = 1000,
+        maximumRequests: Int = 100_000,
+        provesFirst: Bool = false,
+        idleTimeout: Duration = .seconds(600),
+        maximumAge: Duration = .seconds(6 * 3600),
+        pingAfter: Duration = .seconds(5)
+    ) {
+        self.origin = origin
+        self.transport = transport
+        self.maximumConnections = maximumConnections
+        self.maximumStreams = maximumStreams
+        self.maximumRequests = maximumRequests
+        self.provesFirst = provesFirst
+        self.idleTimeout = idleTimeout
+        self.maximumAge = maximumAge
+        self.pingAfter = pingAfter
+    }
+
+    var limits: ConnectionRule.Limits {
+        var limits = ConnectionRule.Limits()
+        limits.provesFirst = provesFirst
+        limits.settingsMilliseconds = Int64(transport.connectTimeout.milliseconds)
+        limits.pingAfterMilliseconds = Int64(pingAfter.milliseconds)
+        limits.pingMilliseconds = Int64(pingAfter.milliseconds)
+        limits.idleMilliseconds = Int64(idleTimeout.milliseconds)
+        limits.ageMilliseconds = Int64(maximumAge.milliseconds)
+        return limits
+    }
+}

@@ -1,0 +1,87 @@
+internal import HTTP2
+
+/// What many requests to one origin have in common: make it once for all of them. Immutable.
+package final class HTTP2RequestHead: Sendable {
+    let template: HTTP2.RequestTemplate
+
+    /// - Parameters:
+    ///   - origin: An https URL without a path.
+    ///   - method: Of all requests.
+    ///   - headers: The same on each request.
+    ///   - varying: Names of the headers whose values each request brings.
+    /// - Throws: `invalidRequest`.
+    package init(
+        origin: String,
+        method: String = "POST",
+        headers: [HTTPField],
+        varying: [String] = []
+    ) throws(HTTPTransportError) {
+        let names = headers + varying.map { HTTPField($0, "") }
+        guard let url = URLParts(origin), url.scheme == "https", Transfer.isToken(method),
+            names.allSatisfy(Transfer.isUsable)
+        else {
+            throw HTTPTransportError(.invalidRequest, requestWasNotSent: true)
+        }
+        var fields = headers.map { HTTP2.Field(name: $0.name.lowercased(), value: $0.value) }
+        fields.append(HTTP2.Field(name: "user-agent", value: "carillon"))
+        template = HTTP2.RequestTemplate(
+            method: method,
+            scheme: url.scheme,
+            authority: url.port == 443 ? url.host : "\(url.host):\(url.port)",
+            fields: fields,
+            varying: varying.map { $0.lowercased() }
+        )
+    }
+}
+
+/// One request of many. What is waiting holds its body; what is out has it copied.
+package struct HTTP2Request: Sendable {
+    package var head: HTTP2RequestHead
+    package var path: String
+    /// One for each of the head's varying names.
+    package var values: [String]
+    package var body: [UInt8]
+    /// From `send` to the last byte of the answer, waiting for a connection included.
+    package var timeout: Duration
+
+    package init(
+        _ head: HTTP2RequestHead,
+        path: String,
+        values: [String] = [],
+        body: [UInt8] = [],
+        timeout: Duration = .seconds(20)
+    ) {
+        self.head = head
+        self.path = path
+        self.values = values
+        self.body = body
+        self.timeout = timeout
+    }
+}
+
+package struct HTTP2Response: Sendable {
+    /// Names the connection that it came over, for `retire`.
+    package let connection: Int
+    private let answer: HTTP2.Response
+
+    init(_ answer: HTTP2.Response, connection: Int) {
+        self.answer = answer
+        self.connection = connection
+    }
+
+    package var status: Int { answer.status }
+    package var body: [UInt8] { answer.body }
+
+    /// The first value under a name in lower case.
+    package func header(_ name: String) -> String? { answer.field(name) }
+
+    /// With every header as text, which costs more than most answers are worth.
+    package var whole: HTTPResponse {
+        HTTPResponse(
+            status: status,
+            headers: answer.fields.map { HTTPField($0.name, $0.value) },
+            body: body,
+            protocolVersion: .http2
+        )
+    }
+}

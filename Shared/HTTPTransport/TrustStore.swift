@@ -1,0 +1,73 @@
+internal import CCurl
+internal import COpenSSL
+internal import Observability
+
+/// The authorities that connections trust: the system's, and those of one file. Sole owner of a
+/// reference to one `X509_STORE`, which is safe to use from several threads.
+///
+/// Shared by all connections that name the same file: reading the system's bundle costs 20 ms of
+/// CPU and 850 KB, and would be paid for each of them.
+@safe
+final class TrustStore: @unchecked Sendable {
+    private let store: OpaquePointer
+
+    private struct Weak {
+        weak var store: TrustStore?
+    }
+
+    private static let lock = Lock()
+    nonisolated(unsafe) private static var inUse: [String?: Weak] = [:]
+
+    static func shared(caFile: String?) throws(HTTPTransportError) -> TrustStore {
+        let known: TrustStore? = lock.withLock { unsafe inUse[caFile]?.store }
+        if let known { return known }
+        let made = try TrustStore(caFile: caFile)
+        lock.withLock {
+            unsafe inUse = unsafe inUse.filter { $0.value.store != nil }
+            unsafe inUse[caFile] = Weak(store: made)
+        }
+        return made
+    }
+
+    private init(caFile: String?) throws(HTTPTransportError) {
+        guard let store = unsafe X509_STORE_new() else {
+            throw HTTPTransportError(.local, requestWasNotSent: true)
+        }
+        unsafe self.store = unsafe store
+        // The folder is searched by hash when a certificate is wanted.
+        if let folder = unsafe carillon_curl_default_capath() {
+            unsafe X509_STORE_load_path(store, folder)
+        } else if let file = unsafe carillon_curl_default_cafile() {
+            unsafe X509_STORE_load_file(store, file)
+        }
+        guard let caFile else { return }
+        guard unsafe X509_STORE_load_file(store, caFile) == 1 else {
+            ERR_clear_error()
+            throw HTTPTransportError(.local, requestWasNotSent: true, detail: "CA file")
+        }
+    }
+
+    deinit { unsafe X509_STORE_free(store) }
+
+    /// libcurl has set up the context of a connection, and lets it be changed: HTTP/2 is all that
+    /// is spoken here, which libcurl must not know, as it would speak it itself.
+    ///
+    /// - Parameter context: An `SSL_CTX *`, borrowed.
+    /// - Returns: Whether OpenSSL took it.
+    func prepare(_ context: UnsafeMutableRawPointer) -> Bool {
+        let context = OpaquePointer(context)
+        let protocols: [UInt8] = [2, UInt8(ascii: "h"), UInt8(ascii: "2")]
+        unsafe SSL_CTX_set1_cert_store(context, store)
+        unsafe carillon_SSL_CTX_allow_partial_writes(context)
+        return unsafe SSL_CTX_set_alpn_protos(context, protocols, UInt32(protocols.count)) == 0
+    }
+}
+
+/// Whether the server has chosen HTTP/2; `session` is an `SSL *`, borrowed.
+func hasChosenHTTP2(_ session: UnsafeMutableRawPointer) -> Bool {
+    var name: UnsafePointer<UInt8>?
+    var length: UInt32 = 0
+    unsafe SSL_get0_alpn_selected(OpaquePointer(session), &name, &length)
+    let chosen = unsafe UnsafeBufferPointer(start: name, count: Int(length))
+    return unsafe chosen.elementsEqual("h2".utf8)
+}

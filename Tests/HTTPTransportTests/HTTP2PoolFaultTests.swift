@@ -1,0 +1,349 @@
+import Cryptography
+import EventLoop
+import Foundation
+import HTTPServer
+import Support
+import Testing
+
+@testable import HTTPTransport
+
+private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
+
+private let fine = HTTPServerResponse(status: 200)
+
+@Suite("A pool whose server misbehaves", .timeLimit(.minutes(2))) struct PoolFaults {
+    @Test("GOAWAY: what was not processed moves on silently, and nothing is processed twice")
+    func goaway() async throws {
+        let taken = Tally()
+        try await withLocalServer(maxConcurrentStreams: 50) { request in
+            let number = taken.next()
+            guard number % 40 == 39, let stream = request.streamID else { return fine }
+            var response = fine
+            // This one, and all that came after it, were not processed.
+            response.effect = .goaway(lastStreamID: max(0, stream - 2), code: 0, data: [])
+            return response
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let results = try await bench.send(paths(600))
+                #expect(results.allSatisfy { $0.status == 200 })
+                #expect(Set(server.received.map(\.connectionID)).count > 4)
+            }
+        }
+    }
+
+    @Test("A refused stream is sent again by itself, but not for ever")
+    func refused() async throws {
+        let first = FirstTime()
+        try await withLocalServer { request in
+            var response = fine
+            if request.path == "/never" || first.take() { response.effect = .reset(code: 7) }
+            return response
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                #expect(try await bench.send(["/once"]).first?.status == 200)
+                #expect(server.received.count == 2)
+                let never = try await bench.send(["/never"])
+                #expect(never.first?.error?.requestWasNotSent == true)
+            }
+        }
+    }
+
+    @Test("A reset stream is in doubt, and sent once")
+    func reset() async throws {
+        try await withLocalServer { _ in
+            HTTPServerResponse(status: 200, effect: .reset(code: 2))
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                #expect(error?.kind == .connectionLost && error?.isInDoubt == true)
+                #expect(server.received.count == 1)
+            }
+        }
+    }
+
+    @Test("What is never answered ends at its deadline in doubt; the others are not held up")
+    func silence() async throws {
+        try await withLocalServer(maxConcurrentStreams: 20) { request in
+            var response = fine
+            if request.path.hasSuffix("9") { response.effect = .hang }
+            return response
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let silent = try await bench.start(
+                    (0..<10).map { "/\($0)9" },
+                    timeout: .milliseconds(800)
+                )
+                let results = try await bench.send((0..<100).map { "/\($0)0" })
+                #expect(results.allSatisfy { $0.status == 200 })
+                let all = try await eventually("all") { silent.all(10) }
+                #expect(all.allSatisfy { $0.error?.kind == .timeout })
+                #expect(all.allSatisfy { $0.error?.isInDoubt == true })
+                #expect(server.received.count == 110)
+            }
+        }
+    }
+
+    @Test("A server that says nothing at all: deadlines say that nothing was sent")
+    func mute() async throws {
+        let loop = try EventLoop(name: "mute")
+        let port = try await loop.onLoop {
+            try TCPListener(host: "127.0.0.1", port: 0, on: loop) { _ in }.port
+        }
+        try await PoolBench.run("https://127.0.0.1:\(port)", loop) { bench in
+            let error = try await bench.send(["/"], timeout: .milliseconds(300)).first?.error
+            #expect(error?.kind == .timeout && error?.requestWasNotSent == true)
+        }
+        await loop.stop()
+    }
+
+    @Test("What fails before a request goes out says which, and that nothing was sent")
+    func notSent() async throws {
+        let loop = try EventLoop(name: "client")
+        // Nobody listens on port 1.
+        let cases: [(String, HTTPTransportError.Kind)] = [
+            ("https://127.0.0.1:1", .connect), ("https://no-such-host.invalid", .resolve),
+        ]
+        for (origin, kind) in cases {
+            try await PoolBench.run(
+                origin,
+                loop,
+                change: {
+                    guard let anywhere = try? HostPolicy(["no-such-host.invalid:443"]),
+                        kind == .resolve
+                    else { return }
+                    $0.transport.allowedHosts = anywhere
+                }
+            ) { bench in
+                let results = try await bench.send(paths(3))
+                #expect(results.allSatisfy { $0.error?.kind == kind })
+                #expect(results.allSatisfy { $0.error?.requestWasNotSent == true })
+            }
+        }
+        await loop.stop()
+    }
+
+    @Test("A host that may be called must have a public address")
+    func privateAddress() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            try await PoolBench.run(
+                "https://localhost",
+                loop,
+                change: {
+                    if let policy = try? HostPolicy(["localhost"]) {
+                        $0.transport.allowedHosts = policy
+                    }
+                }
+            ) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                #expect(error?.kind == .hostRefused && error?.requestWasNotSent == true)
+            }
+            var configuration = HTTP2PoolConfiguration(
+                origin: server.origin,
+                transport: HTTPTransportConfiguration(allowedHosts: try HostPolicy(["other"]))
+            )
+            #expect(throws: HTTPTransportError.self) {
+                _ = try HTTP2Pool(configuration, on: loop)
+            }
+            configuration.transport.caFile = "/no/such/file"
+            configuration.transport.allowedHosts = try HostPolicy(origin: server.origin)
+            #expect(throws: HTTPTransportError.self) {
+                _ = try HTTP2Pool(configuration, on: loop)
+            }
+        }
+    }
+
+    @Test("Wrong authority, wrong name, no HTTP/2: each is told apart, and nothing was sent")
+    func untrusted() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                #expect(error?.kind == .tls && error?.requestWasNotSent == true)
+            }
+            let other = "https://other.localhost:\(server.port)"
+            try await PoolBench.run(other, loop, caFile: server.caFile) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                #expect(error?.kind == .tls)
+            }
+            #expect(server.received.isEmpty)
+        }
+        try await withLocalServer(protocols: [.http11]) { _ in
+            fine
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                // Refused in the handshake, or after it: either way nothing was sent.
+                #expect(error?.kind == .protocolViolation || error?.kind == .tls)
+                #expect(error?.requestWasNotSent == true)
+            }
+        }
+    }
+
+    @Test("The certificate from memory is the client's name")
+    func clientCertificate() async throws {
+        try await withLocalServer(requestsClientCertificate: true) { request in
+            .text(request.clientCertificateSubject ?? "none")
+        } _: { server, loop in
+            let pair = try server.authority.issue(hosts: ["pusher"], client: true)
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: {
+                    $0.transport.clientCertificate = .init(
+                        certificatePEM: pair.certificatePEM,
+                        privateKeyPEM: pair.privateKeyPEM
+                    )
+                }
+            ) { bench in
+                let answer = try await bench.send(["/"]).first?.get()
+                #expect(answer.map { String(decoding: $0.body, as: UTF8.self) } == "CN=pusher")
+            }
+        }
+    }
+
+    @Test("A proxy that refuses means that nothing was sent")
+    func proxy() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            let proxy = ProxyThatRefuses()
+            let port = try await loop.onLoop { try proxy.listen(on: loop) }
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.transport.proxy = "http://127.0.0.1:\(port)" }
+            ) { bench in
+                let error = try await bench.send(["/"]).first?.error
+                #expect(error?.kind == .proxy || error?.kind == .connectionLost)
+                #expect(error?.requestWasNotSent == true)
+                let head = try await loop.onLoop { proxy.head }
+                #expect(head.hasPrefix("CONNECT localhost:\(server.port) HTTP/1.1\r\n"))
+                #expect(server.received.isEmpty)
+            }
+        }
+    }
+
+    @Test("A proxy that tunnels is gone through")
+    func tunnel() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            let tunnel = Tunnel(to: server.port)
+            let port = try await loop.onLoop { try tunnel.listen(on: loop) }
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.transport.proxy = "http://127.0.0.1:\(port)" }
+            ) { bench in
+                let results = try await bench.send(paths(300))
+                #expect(results.allSatisfy { $0.status == 200 })
+                #expect(try await loop.onLoop { tunnel.connections } > 0)
+            }
+        }
+    }
+
+    @Test("A server that dies: all that was out is in doubt, and the next one is found again")
+    func death() async throws {
+        try await withLocalServer(maxConcurrentStreams: 100) { request in
+            var response = fine
+            if request.path != "/fine" { response.effect = .hang }
+            return response
+        } _: { server, loop in
+            let tunnel = Tunnel(to: server.port)
+            let port = try await loop.onLoop { try tunnel.listen(on: loop) }
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: {
+                    $0.maximumConnections = 1
+                    $0.transport.proxy = "http://127.0.0.1:\(port)"
+                }
+            ) { bench in
+                #expect(try await bench.send(["/fine"]).first?.status == 200)
+                let results = try await bench.start(paths(120))
+                _ = try await eventually("requests") { server.received.count > 100 ? () : nil }
+                try await loop.onLoop { tunnel.cut() }
+                // The rest follow on a new connection, until its streams are taken too.
+                _ = try await eventually("the rest") { server.received.count > 120 ? () : nil }
+                try await loop.onLoop { bench.pool.close() }
+                let all = try #require(results.all(120))
+                // Sent once each, and never silently again.
+                #expect(all.allSatisfy { $0.error != nil })
+                #expect(all.count { $0.error?.isInDoubt == true } >= 100)
+                let sent = server.received.filter { $0.path != "/fine" }.map(\.path)
+                #expect(Set(sent).count == sent.count)
+            }
+        }
+    }
+
+    @Test("A peer that stops answering PING is given up long before the deadlines")
+    func frozen() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            let tunnel = Tunnel(to: server.port)
+            let port = try await loop.onLoop { try tunnel.listen(on: loop) }
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: {
+                    $0.pingAfter = .milliseconds(200)
+                    $0.transport.proxy = "http://127.0.0.1:\(port)"
+                }
+            ) { bench in
+                #expect(try await bench.send(["/"]).first?.status == 200)
+                try await loop.onLoop { tunnel.isFrozen = true }
+                let error = try await bench.send(["/"], timeout: .seconds(100)).first?.error
+                #expect(error?.kind == .connectionLost && error?.isInDoubt == true)
+            }
+        }
+    }
+
+    @Test("A connection that a bad answer came over is replaced, the others stay")
+    func retire() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                for _ in 0..<3 {
+                    let answer = try #require(try await bench.send(["/"]).first).get()
+                    try await loop.onLoop {
+                        bench.pool.retire(answer.connection, because: "a test")
+                    }
+                }
+                #expect(Set(server.received.map(\.connectionID)).count == 3)
+            }
+        }
+    }
+
+    @Test("Idle connections are closed, old ones replaced")
+    func idle() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumAge = .milliseconds(1) }
+            ) { bench in
+                for _ in 0..<3 {
+                    #expect(try await bench.send(["/"]).first?.status == 200)
+                    try await loop.onLoop { bench.pool.timePasses() }
+                    _ = try await eventually("its end") {
+                        try await loop.onLoop { bench.pool.connectionCount } == 0 ? () : nil
+                    }
+                }
+                #expect(Set(server.received.map(\.connectionID)).count == 3)
+            }
+        }
+    }
+}

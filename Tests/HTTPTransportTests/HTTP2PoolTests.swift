@@ -1,0 +1,307 @@
+import Cryptography
+import EventLoop
+import HTTPServer
+import Observability
+import Support
+import Testing
+
+@testable import HTTPTransport
+
+/// Results of a batch, by index.
+final class Results: @unchecked Sendable {
+    typealias Result = Swift.Result<HTTP2Response, HTTPTransportError>
+
+    private let lock = Lock()
+    private var results: [Int: Result] = [:]
+    private var repeated = false
+
+    func add(_ index: Int, _ result: Result) {
+        lock.withLock { if results.updateValue(result, forKey: index) != nil { repeated = true } }
+    }
+
+    /// Nil while some are missing.
+    func all(_ count: Int) -> [Result]? {
+        lock.withLock {
+            #expect(!repeated)
+            return results.count < count ? nil : (0..<count).compactMap { results[$0] }
+        }
+    }
+}
+
+extension Result where Success == HTTP2Response, Failure == HTTPTransportError {
+    var status: Int? { (try? get())?.status }
+
+    var error: HTTPTransportError? {
+        if case .failure(let error) = self { return error }
+        return nil
+    }
+}
+
+/// A pool to a server of this process.
+struct PoolBench {
+    let pool: HTTP2Pool
+    let loop: EventLoop
+    let origin: String
+
+    static func run(
+        _ origin: String,
+        _ loop: EventLoop,
+        caFile: String? = nil,
+        change: (inout HTTP2PoolConfiguration) -> Void = { _ in },
+        _ body: (PoolBench) async throws -> Void
+    ) async throws {
+        var configuration = HTTP2PoolConfiguration(
+            origin: origin,
+            transport: HTTPTransportConfiguration(
+                allowedHosts: try HostPolicy(origin: origin),
+                caFile: caFile
+            )
+        )
+        change(&configuration)
+        let pool = try HTTP2Pool(configuration, on: loop)
+        let result: Result<Void, any Error>
+        do {
+            try await body(PoolBench(pool: pool, loop: loop, origin: origin))
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        try await loop.onLoop { pool.close() }
+        try result.get()
+    }
+
+    func start(
+        _ paths: [String],
+        body: [UInt8] = Array("{}".utf8),
+        timeout: Duration = .seconds(30)
+    ) async throws -> Results {
+        let head = try HTTP2RequestHead(
+            origin: origin,
+            headers: [HTTPField("authorization", "bearer x")],
+            varying: ["apns-id"]
+        )
+        let results = Results()
+        let requests = paths.map {
+            HTTP2Request(head, path: $0, values: ["id" + $0], body: body, timeout: timeout)
+        }
+        try await loop.onLoop { [pool] in pool.send(requests) { results.add($0, $1) } }
+        return results
+    }
+
+    func send(
+        _ paths: [String],
+        body: [UInt8] = Array("{}".utf8),
+        timeout: Duration = .seconds(30)
+    ) async throws -> [Results.Result] {
+        let results = try await start(paths, body: body, timeout: timeout)
+        return try await eventually("\(paths.count) results", within: .seconds(45)) {
+            results.all(paths.count)
+        }
+    }
+}
+
+private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
+
+private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
+    HTTPServerResponse(
+        status: 200,
+        headers: ["X-Path": request.rawTarget, "apns-id": request.header("apns-id") ?? ""],
+        body: request.body
+    )
+}
+
+@Suite("A pool of connections", .timeLimit(.minutes(2))) struct Pools {
+    @Test(
+        "Each request gets its own answer, within the peer's stream limit",
+        arguments: [1, 7, 1000]
+    )
+    func answers(streams: Int) async throws {
+        try await withLocalServer(maxConcurrentStreams: streams, handler: echo) { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let count = streams == 1 ? 200 : 2000
+                let results = try await bench.send(paths(count))
+                for (index, result) in results.enumerated() {
+                    let answer = try result.get()
+                    #expect(answer.status == 200 && answer.header("x-path") == "/\(index)")
+                    #expect(answer.header("apns-id") == "id/\(index)")
+                    #expect(answer.body == Array("{}".utf8))
+                }
+                // Nothing was refused and sent again.
+                #expect(server.received.count == count)
+                #expect(Set(server.received.map(\.connectionID)).count <= 4)
+                let request = try #require(server.received.first)
+                #expect(request.method == .post && request.scheme == "https")
+                #expect(request.header("authorization") == "bearer x")
+                #expect(request.header("user-agent") == "carillon")
+            }
+        }
+    }
+
+    @Test("Large bodies pass whole both ways")
+    func large() async throws {
+        try await withLocalServer(handler: echo) { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let body = (0..<150_000).map { UInt8(truncatingIfNeeded: $0) }
+                for result in try await bench.send(paths(20), body: body) {
+                    #expect(try result.get().body == body)
+                }
+            }
+        }
+    }
+
+    @Test("One request opens one connection, a burst several, none more than allowed")
+    func growth() async throws {
+        try await withLocalServer(maxConcurrentStreams: 10) { request in
+            if request.path != "/first" { try await Task.sleep(for: .milliseconds(20)) }
+            return echo(request)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 3 }
+            ) { bench in
+                _ = try await bench.send(["/first"])
+                #expect(try await loop.onLoop { bench.pool.connectionCount } == 1)
+                let results = try await bench.send(paths(200))
+                #expect(results.allSatisfy { $0.status == 200 })
+                #expect(Set(server.received.map(\.connectionID)).count == 3)
+            }
+        }
+    }
+
+    @Test("The stream limit may fall to one while requests are out")
+    func limitFalls() async throws {
+        try await withLocalServer(maxConcurrentStreams: 100) { request in
+            try await Task.sleep(for: .milliseconds(5))
+            return echo(request)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 2 }
+            ) { bench in
+                let results = try await bench.start(paths(600))
+                _ = try await eventually("the first requests") {
+                    server.received.count >= 50 ? () : nil
+                }
+                server.server.setMaxConcurrentStreams(1)
+                let all = try await eventually("all") { results.all(600) }
+                #expect(all.allSatisfy { $0.status == 200 })
+            }
+        }
+    }
+
+    @Test("With a token one request proves each connection before the others follow")
+    func proof() async throws {
+        let gate = Gate()
+        try await withLocalServer(maxConcurrentStreams: 100) { request in
+            await gate.wait()
+            return echo(request)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: {
+                    $0.provesFirst = true
+                    $0.maximumConnections = 1
+                }
+            ) { bench in
+                let results = try await bench.start(paths(50))
+                _ = try await eventually("a request") { server.received.isEmpty ? nil : () }
+                #expect(try await loop.onLoop { bench.pool.requestsInside } == 50)
+                #expect(server.received.count == 1)
+                await gate.open()
+                let all = try await eventually("all") { results.all(50) }
+                #expect(all.allSatisfy { $0.status == 200 })
+            }
+        }
+    }
+
+    @Test("A pool that is closed answers everything: in doubt what was sent, not sent the rest")
+    func close() async throws {
+        try await withLocalServer(maxConcurrentStreams: 10) { _ in
+            HTTPServerResponse(status: 200, effect: .hang)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let results = try await bench.start(paths(30))
+                _ = try await eventually("requests") { server.received.count == 10 ? () : nil }
+                try await loop.onLoop { bench.pool.close() }
+                let all = try #require(results.all(30))
+                #expect(all.allSatisfy { $0.error?.kind == .closed })
+                #expect(all.count { $0.error?.isInDoubt == true } == 10)
+                let late = try await bench.send(["/late"])
+                #expect(late.first?.error?.kind == .closed)
+            }
+        }
+    }
+
+    @Test("closeAfterLast lets what runs come through")
+    func closeAfterLast() async throws {
+        let gate = Gate()
+        try await withLocalServer { request in
+            await gate.wait()
+            return echo(request)
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let results = try await bench.start(paths(5))
+                _ = try await eventually("requests") { server.received.count == 5 ? () : nil }
+                try await loop.onLoop { bench.pool.closeAfterLast() }
+                let late = try await bench.send(["/late"])
+                #expect(late.first?.error?.requestWasNotSent == true)
+                await gate.open()
+                let all = try await eventually("all") { results.all(5) }
+                #expect(all.allSatisfy { $0.status == 200 })
+                _ = try await eventually("its end") {
+                    try await loop.onLoop { bench.pool.connectionCount } == 0 ? () : nil
+                }
+            }
+        }
+    }
+
+    @Test("More requests than allowed are refused, not queued")
+    func overloaded() async throws {
+        try await withLocalServer { _ in
+            HTTPServerResponse(status: 200, effect: .hang)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumRequests = 5 }
+            ) { bench in
+                let results = try await bench.start(paths(8), timeout: .milliseconds(500))
+                let all = try await eventually("all") { results.all(8) }
+                #expect(all.count { $0.error?.kind == .overloaded } == 3)
+                #expect(all.count { $0.error?.kind == .timeout } == 5)
+            }
+        }
+    }
+
+    @Test("A header that could smuggle is refused", arguments: ["a\r\nb: c", "a\0"])
+    func smuggling(text: String) async throws {
+        #expect(throws: HTTPTransportError.self) {
+            try HTTP2RequestHead(origin: "https://a", headers: [HTTPField("x", text)])
+        }
+        #expect(throws: HTTPTransportError.self) {
+            try HTTP2RequestHead(origin: "https://a", headers: [HTTPField(text, "x")])
+        }
+        #expect(throws: HTTPTransportError.self) {
+            try HTTP2RequestHead(origin: "http://a", headers: [])
+        }
+        try await withLocalServer(handler: echo) { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let results = try await bench.send(["/" + text, "/fine"])
+                #expect(results[0].error?.kind == .invalidRequest)
+                #expect(results[1].status == 200)
+            }
+        }
+    }
+}
