@@ -137,6 +137,7 @@ struct ReconnectRule: Equatable {
     ///   - usable: Connections that take requests, or soon will.
     ///   - isConnecting: Whether one of those is being made.
     ///   - limit: At most so many of those.
+    /// - Returns: 0 where enough are there or on their way.
     func toOpen(
         requests: Int,
         waiting: Int,

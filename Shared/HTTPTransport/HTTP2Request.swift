@@ -1,33 +1,44 @@
 internal import HTTP2
 
+/// Where requests go: an https URL without a path, read once.
+package struct HTTP2Origin: Sendable {
+    let authority: String
+
+    /// - Throws: `invalidRequest`.
+    package init(_ url: String) throws(HTTPTransportError) {
+        guard let parts = URLParts(url), parts.scheme == "https" else {
+            throw HTTPTransportError(.invalidRequest, requestWasNotSent: true, detail: "origin")
+        }
+        authority = parts.port == 443 ? parts.host : "\(parts.host):\(parts.port)"
+    }
+}
+
 /// What many requests to one origin have in common: make it once for all of them. Immutable.
 package final class HTTP2RequestHead: Sendable {
     let template: HTTP2.RequestTemplate
 
     /// - Parameters:
-    ///   - origin: An https URL without a path.
+    ///   - origin: Where the requests go.
     ///   - method: Of all requests.
     ///   - headers: The same on each request.
     ///   - varying: Names of the headers whose values each request brings.
     /// - Throws: `invalidRequest`.
     package init(
-        origin: String,
+        origin: HTTP2Origin,
         method: String = "POST",
         headers: [HTTPField],
         varying: [String] = []
     ) throws(HTTPTransportError) {
         let names = headers + varying.map { HTTPField($0, "") }
-        guard let url = URLParts(origin), url.scheme == "https", Transfer.isToken(method),
-            names.allSatisfy(Transfer.isUsable)
-        else {
-            throw HTTPTransportError(.invalidRequest, requestWasNotSent: true)
+        guard Transfer.isToken(method), names.allSatisfy(Transfer.isUsable) else {
+            throw HTTPTransportError(.invalidRequest, requestWasNotSent: true, detail: "header")
         }
         var fields = headers.map { HTTP2.Field(name: $0.name.lowercased(), value: $0.value) }
         fields.append(HTTP2.Field(name: "user-agent", value: "carillon"))
         template = HTTP2.RequestTemplate(
             method: method,
-            scheme: url.scheme,
-            authority: url.port == 443 ? url.host : "\(url.host):\(url.port)",
+            scheme: "https",
+            authority: origin.authority,
             fields: fields,
             varying: varying.map { $0.lowercased() }
         )

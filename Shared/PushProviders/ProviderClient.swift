@@ -17,8 +17,12 @@ package struct ProviderAnswer: Sendable, Equatable {
     ) {
         self.outcome = outcome
         self.status = status
-        self.reason = reason.map { String($0.prefix(200)) }
-        self.providerMessageID = providerMessageID.map { String($0.prefix(300)) }
+        self.reason = reason.map { Self.bounded($0, 200) }
+        self.providerMessageID = providerMessageID.map { Self.bounded($0, 300) }
+    }
+
+    private static func bounded(_ text: String, _ limit: Int) -> String {
+        text.utf8.count <= limit ? text : String(text.prefix(limit))
     }
 }
 
@@ -27,8 +31,8 @@ package struct ProviderAnswer: Sendable, Equatable {
 /// Authority: each owns what its credential entitles to (the token it signs or fetches, its
 /// connections where they may not be shared) and is confined to one loop. Renewing a token, and the
 /// one repeat that the provider's sheet allows after it, happen inside; every other retry is the
-/// caller's. How many requests are out at once is bounded inside; the rest of a batch waits here, so
-/// the caller bounds what it hands over.
+/// caller's. What goes out at once is bounded by what the provider's connections take; the rest waits
+/// here, so the caller bounds what it hands over.
 ///
 /// Shutdown: `close` ends every delivery that is inside; `closeAfterLastDelivery` lets them end by
 /// themselves first.

@@ -30,8 +30,9 @@ package struct ProviderConfiguration: Sendable {
     /// provider is silent.
     package var requestTimeout: Duration = .seconds(20)
     package var connectTimeout: Duration = .seconds(10)
-    /// HTTP/2 requests of one credential that are out at once.
-    package var streamsInFlight = 1000
+    /// HTTP/2 connections of one APNs credential, and to FCM, at most. Each carries as many
+    /// requests at once as the provider admits, 1000 at most.
+    package var http2Connections = 8
     /// WNS speaks HTTP/1.1: connections of one credential at once.
     package var wnsConnections = 64
 
@@ -70,6 +71,25 @@ package struct ProviderConfiguration: Sendable {
     /// The origin without the slash that may end it.
     static func origin(_ url: String) -> String {
         url.hasSuffix("/") ? String(url.dropLast()) : url
+    }
+
+    /// Connections of our own to one origin.
+    func pool(
+        _ origin: String,
+        certificate: HTTPTransportConfiguration.ClientCertificate? = nil,
+        provesFirst: Bool = false
+    ) throws -> HTTP2PoolConfiguration {
+        HTTP2PoolConfiguration(
+            origin: origin,
+            transport: transport(
+                try HostPolicy(origin: origin),
+                version: .http2Required,
+                connections: http2Connections,
+                certificate: certificate
+            ),
+            maximumConnections: http2Connections,
+            provesFirst: provesFirst
+        )
     }
 
     func transport(

@@ -53,7 +53,8 @@ package final class ProviderDirectory: @unchecked Sendable {
     private let log: Log
     private let clock: @Sendable () -> Instant
     private let channelHosts: HostPolicy
-    private let fcmSlot: ConnectionSlot
+    private let fcmOrigin: HTTP2Origin
+    private let fcmPool: HTTP2Pool
     private let fcmTokenSlot: ConnectionSlot
     private let wnsSlot: ConnectionSlot
     private let wnsTokenSlot: ConnectionSlot
@@ -80,12 +81,9 @@ package final class ProviderDirectory: @unchecked Sendable {
         self.clock = clock
         channelHosts = try HostPolicy(configuration.wnsChannelHosts)
         let wnsTokenHosts = [configuration.wnsLiveTokenURL, configuration.wnsEntraTokenURL]
-        fcmSlot = try ConnectionSlot(
-            configuration.transport(
-                try HostPolicy(origin: configuration.fcmURL),
-                version: .preferHTTP2,
-                connections: 8
-            ),
+        fcmOrigin = try HTTP2Origin(configuration.fcmURL)
+        fcmPool = try HTTP2Pool(
+            try configuration.pool(configuration.fcmURL),
             on: loop,
             log: log
         )
@@ -154,7 +152,8 @@ package final class ProviderDirectory: @unchecked Sendable {
         for client in retired { client.close() }
         entries = [:]
         retired = []
-        for slot in [fcmSlot, fcmTokenSlot, wnsSlot, wnsTokenSlot] { slot.close() }
+        fcmPool.close()
+        for slot in [fcmTokenSlot, wnsSlot, wnsTokenSlot] { slot.close() }
     }
 
     private func restedLonger(
@@ -188,24 +187,23 @@ package final class ProviderDirectory: @unchecked Sendable {
         let origin =
             environment == .sandbox
             ? configuration.apnsSandboxURL : configuration.apnsProductionURL
-        let slot = try ConnectionSlot(
-            configuration.transport(
-                try HostPolicy(origin: origin),
-                version: .http2Required,
-                connections: 4,
-                certificate: credential.clientCertificate
+        let tokens = try tokenSource(credential)
+        let pool = try HTTP2Pool(
+            try configuration.pool(
+                origin,
+                certificate: credential.clientCertificate,
+                provesFirst: tokens != nil
             ),
             on: loop,
             log: log
         )
         return APNsClient(
             credential,
-            origin: origin,
-            tokens: try tokenSource(credential),
-            slot: slot,
-            configuration: configuration,
-            clock: clock,
-            log: log
+            origin: try HTTP2Origin(origin),
+            tokens: tokens,
+            pool: pool,
+            timeout: configuration.requestTimeout,
+            clock: clock
         )
     }
 
@@ -225,9 +223,10 @@ package final class ProviderDirectory: @unchecked Sendable {
         }
         return FCMClient(
             credential,
+            origin: fcmOrigin,
             tokens: tokens,
-            slot: fcmSlot,
-            configuration: configuration,
+            pool: fcmPool,
+            timeout: timeout,
             clock: clock
         )
     }

@@ -76,7 +76,7 @@ struct PoolBench {
         timeout: Duration = .seconds(30)
     ) async throws -> Results {
         let head = try HTTP2RequestHead(
-            origin: origin,
+            origin: try HTTP2Origin(origin),
             headers: [HTTPField("authorization", "bearer x")],
             varying: ["apns-id"]
         )
@@ -288,13 +288,19 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
     @Test("A header that could smuggle is refused", arguments: ["a\r\nb: c", "a\0"])
     func smuggling(text: String) async throws {
         #expect(throws: HTTPTransportError.self) {
-            try HTTP2RequestHead(origin: "https://a", headers: [HTTPField("x", text)])
+            try HTTP2RequestHead(
+                origin: HTTP2Origin("https://a"),
+                headers: [HTTPField("x", text)]
+            )
         }
         #expect(throws: HTTPTransportError.self) {
-            try HTTP2RequestHead(origin: "https://a", headers: [HTTPField(text, "x")])
+            try HTTP2RequestHead(
+                origin: HTTP2Origin("https://a"),
+                headers: [HTTPField(text, "x")]
+            )
         }
         #expect(throws: HTTPTransportError.self) {
-            try HTTP2RequestHead(origin: "http://a", headers: [])
+            try HTTP2Origin("http://a")
         }
         try await withLocalServer(handler: echo) { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in

@@ -206,29 +206,29 @@ private func outgoing(
     @Test("The request carries topic, expiry and identity")
     func make() throws {
         let payload = try render(.apns, ["alert": "x"])
-        let made = APNsRequest.make(
+        let made = APNsRequest.headers(
             outgoing(payload, expiration: 1_700_000_060),
-            origin: "https://apns",
             topic: "com.a",
-            bearer: "jwt",
-            timeout: .seconds(1)
+            bearer: "jwt"
         )
-        #expect(made.url == "https://apns/3/device/ab12" && made.method == "POST")
-        let headers = Dictionary(made.headers.map { ($0.name, $0.value) }) { _, second in second }
-        #expect(headers["authorization"] == "bearer jwt")
-        #expect(headers["apns-id"] == "id" && headers["apns-topic"] == "com.a")
-        #expect(headers["apns-expiration"] == "1700000060")
-        #expect(Set(made.headers.map(\.name)).count == made.headers.count)
-        let other = APNsRequest.make(
+        #expect(APNsRequest.path(outgoing(payload)) == "/3/device/ab12")
+        #expect(made.shared.contains(HTTPField("authorization", "bearer jwt")))
+        #expect(made.shared.contains(HTTPField("apns-topic", "com.a")))
+        // What differs from push to push stays out of the connections' header tables.
+        #expect(
+            Set(made.own) == [
+                HTTPField("apns-expiration", "1700000060"), HTTPField("apns-collapse-id", pushID),
+            ]
+        )
+        #expect(Set(made.shared.map(\.name)).count == made.shared.count)
+        let other = APNsRequest.headers(
             outgoing(payload, topic: "com.b"),
-            origin: "https://apns",
             topic: "com.a",
-            bearer: nil,
-            timeout: .seconds(1)
+            bearer: nil
         )
-        #expect(other.headers.contains(HTTPField("apns-topic", "com.b")))
-        #expect(!other.headers.contains { $0.name == "authorization" })
-        #expect(!other.headers.contains { $0.name == "apns-expiration" })
+        #expect(other.shared.contains(HTTPField("apns-topic", "com.b")))
+        #expect(!other.shared.contains { $0.name == "authorization" })
+        #expect(!other.own.contains { $0.name == "apns-expiration" })
     }
 
     @Test("A push type adds its suffix to the topic, once")
@@ -239,15 +239,9 @@ private func outgoing(
             ]
         }
         for topic in ["com.a", "com.a.push-type.liveactivity"] {
-            let made = APNsRequest.make(
-                outgoing(payload),
-                origin: "",
-                topic: topic,
-                bearer: nil,
-                timeout: .seconds(1)
-            )
+            let made = APNsRequest.headers(outgoing(payload), topic: topic, bearer: nil)
             #expect(
-                made.headers.contains(HTTPField("apns-topic", "com.a.push-type.liveactivity"))
+                made.shared.contains(HTTPField("apns-topic", "com.a.push-type.liveactivity"))
             )
         }
     }

@@ -5,152 +5,209 @@ internal import PushCore
 /// APNs for one credential in one environment.
 ///
 /// With a provider token APNs allows a new connection one request until it has seen a valid token:
-/// the transport's gate sees to that.
+/// the pool sees to that.
 final class APNsClient: ProviderClient, @unchecked Sendable {
+    /// What the requests of one push have in common.
+    private struct Form {
+        var payloadHeaders: [RenderedPayload.Header]
+        var topic: String?
+        var expiration: Int64?
+        var bearer: String?
+        var head: HTTP2RequestHead
+        var values: [String]
+    }
+
     private let credential: APNsCredential
-    private let origin: String
     private let tokens: APNsTokenSource?
-    private let slot: ConnectionSlot
-    private let queue: DeliveryQueue
+    private let pool: HTTP2Pool
     private let timeout: Duration
     private let clock: () -> Instant
-    private let log: Log
+    private var heads: RequestHeads
+    private var form: Form?
     private var isClosed = false
     private var isRetiring = false
+    private(set) var deliveriesInside = 0
 
     /// - Parameters:
     ///   - credential: Whose pushes these are.
     ///   - origin: The environment's.
     ///   - tokens: The (team, key)'s, where the credential is a key.
-    ///   - slot: This client's alone: APNs binds a connection to a team, a key and their topics.
-    ///   - configuration: Time limits and bounds.
+    ///   - pool: To the origin, and this client's alone: APNs binds a connection to a team, a key
+    ///     and their topics.
+    ///   - timeout: From hand-over to answer.
     ///   - clock: Judges `Retry-After`.
-    ///   - log: For what an operator may want to know.
     init(
         _ credential: APNsCredential,
-        origin: String,
+        origin: HTTP2Origin,
         tokens: APNsTokenSource?,
-        slot: ConnectionSlot,
-        configuration: ProviderConfiguration,
-        clock: @escaping () -> Instant,
-        log: Log
+        pool: HTTP2Pool,
+        timeout: Duration,
+        clock: @escaping () -> Instant
     ) {
         self.credential = credential
-        self.origin = ProviderConfiguration.origin(origin)
         self.tokens = tokens
-        self.slot = slot
+        self.pool = pool
+        self.timeout = timeout
         self.clock = clock
-        self.log = log
-        timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.streamsInFlight)
-        queue.start = { [unowned self] in self.start($0) }
-        queue.onEmpty = { [unowned self] in if self.isRetiring { self.close() } }
+        heads = RequestHeads(origin: origin)
     }
-
-    var deliveriesInside: Int { queue.count }
 
     func send(
         _ deliveries: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
-        queue.add(deliveries, completion: completion)
+        deliveriesInside += deliveries.count
+        let batch = DeliveryBatch(deliveries, completion: completion)
+        start(batch, Array(deliveries.indices), isRepeat: false)
     }
 
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        queue.drop(ProviderAnswer(.notSent, reason: "closed"))
-        slot.close()
+        pool.close()
     }
 
     func closeAfterLastDelivery() {
         isRetiring = true
-        if queue.count == 0 { close() }
+        if deliveriesInside == 0 { close() }
     }
 
-    private func start(_ delivery: Delivery) {
-        guard !isClosed else {
-            return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
-        }
-        guard DeviceToken.problem(delivery.notification.target.token, for: .apns) == nil else {
-            return queue.finish(delivery, ProviderAnswer(.rejected, reason: "malformed token"))
-        }
+    private func finish(_ batch: DeliveryBatch, _ index: Int, _ answer: ProviderAnswer) {
+        deliveriesInside -= 1
+        batch.complete(index, answer)
+        if deliveriesInside == 0, isRetiring { close() }
+    }
+
+    private func start(_ batch: DeliveryBatch, _ indices: [Int], isRepeat: Bool) {
         let bearer: String?
         do {
-            bearer = try tokens?.token()
+            bearer = isClosed ? nil : try tokens?.token()
         } catch {
-            return queue.finish(
-                delivery,
-                ProviderAnswer(.misconfigured, reason: "the key does not sign")
+            let answer = ProviderAnswer(.misconfigured, reason: "the key does not sign")
+            for index in indices { finish(batch, index, answer) }
+            return
+        }
+        var requests: [HTTP2Request] = []
+        requests.reserveCapacity(indices.count)
+        var sent: [Int] = []
+        sent.reserveCapacity(indices.count)
+        for index in indices {
+            switch makeRequest(batch.notifications[index], bearer) {
+            case .success(let request):
+                requests.append(request)
+                sent.append(index)
+            case .failure(let refusal): finish(batch, index, refusal.answer)
+            }
+        }
+        pool.send(requests) { [self, sent] number, result in
+            finished(batch, sent[number], result, bearer: bearer, isRepeat: isRepeat)
+        }
+    }
+
+    private struct Refusal: Error {
+        var answer: ProviderAnswer
+    }
+
+    private func makeRequest(
+        _ notification: OutgoingNotification,
+        _ bearer: String?
+    ) -> Result<HTTP2Request, Refusal> {
+        guard !isClosed else {
+            return .failure(Refusal(answer: ProviderAnswer(.notSent, reason: "closed")))
+        }
+        guard DeviceToken.problem(notification.target.token, for: .apns) == nil else {
+            return .failure(Refusal(answer: ProviderAnswer(.rejected, reason: "malformed token")))
+        }
+        do throws(HTTPTransportError) {
+            let form = try form(for: notification, bearer)
+            return .success(
+                HTTP2Request(
+                    form.head,
+                    path: APNsRequest.path(notification),
+                    values: [notification.notificationID] + form.values,
+                    body: notification.payload.body,
+                    timeout: timeout
+                )
             )
+        } catch {
+            return .failure(Refusal(answer: ProviderAnswer(error)))
         }
-        let request = APNsRequest.make(
-            delivery.notification,
-            origin: origin,
-            topic: credential.topic,
+    }
+
+    /// That of the notification before, in most cases: the pushes of a broadcast differ in their
+    /// tokens alone.
+    private func form(
+        for notification: OutgoingNotification,
+        _ bearer: String?
+    ) throws(HTTPTransportError) -> Form {
+        if let form, form.payloadHeaders == notification.payload.headers,
+            form.topic == notification.apnsTopic, form.expiration == notification.expiration,
+            form.bearer == bearer
+        {
+            return form
+        }
+        let headers = APNsRequest.headers(notification, topic: credential.topic, bearer: bearer)
+        let names = ["apns-id"] + headers.own.map(\.name)
+        let form = Form(
+            payloadHeaders: notification.payload.headers,
+            topic: notification.apnsTopic,
+            expiration: notification.expiration,
             bearer: bearer,
-            timeout: timeout
+            head: try heads.head(headers.shared, varying: names),
+            values: headers.own.map(\.value)
         )
-        let generation = slot.generation
-        slot.client.send(request) { [self] result in
-            finished(delivery, result, generation: generation, bearer: bearer)
-        }
+        self.form = form
+        return form
     }
 
     private func finished(
-        _ delivery: Delivery,
-        _ result: Result<HTTPResponse, HTTPTransportError>,
-        generation: Int,
-        bearer: String?
+        _ batch: DeliveryBatch,
+        _ index: Int,
+        _ result: Result<HTTP2Response, HTTPTransportError>,
+        bearer: String?,
+        isRepeat: Bool
     ) {
         switch result {
-        case .failure(let error):
-            if error.discreditsConnection { changeConnection(generation, error.metricLabel) }
-            queue.finish(delivery, ProviderAnswer(error))
+        case .failure(let error): finish(batch, index, ProviderAnswer(error))
+        case .success(let response) where response.status == 200:
+            let name = response.header("apns-id")
+            let answer = ProviderAnswer(.accepted, status: 200, providerMessageID: name)
+            finish(batch, index, answer)
         case .success(let response):
+            let notification = batch.notifications[index]
             let classified = APNsAnswer.classify(
-                response,
-                environmentIsExplicit: delivery.notification.target.environmentIsExplicit,
-                topicIsExplicit: delivery.notification.apnsTopicIsExplicit,
+                response.whole,
+                environmentIsExplicit: notification.target.environmentIsExplicit,
+                topicIsExplicit: notification.apnsTopicIsExplicit,
                 at: clock()
             )
-            react(classified, delivery, generation, bearer)
+            if react(classified, response.connection, bearer), !isRepeat, !isClosed {
+                start(batch, [index], isRepeat: true)
+            } else {
+                finish(batch, index, classified.answer)
+            }
         }
     }
 
-    private func react(
-        _ classified: APNsAnswer,
-        _ delivery: Delivery,
-        _ generation: Int,
-        _ bearer: String?
-    ) {
+    /// - Returns: Whether it may be sent once more.
+    private func react(_ classified: APNsAnswer, _ connection: Int, _ bearer: String?) -> Bool {
         let reason = classified.answer.reason ?? "status \(classified.answer.status ?? 0)"
         switch classified.reaction {
-        case .none: break
-        case .changeConnection: changeConnection(generation, reason)
+        case .none: return false
+        case .changeConnection:
+            pool.retire(connection, because: reason)
+            return false
         case .keepToken:
             tokens?.tooManyUpdates()
-            changeConnection(generation, reason)
+            pool.retire(connection, because: reason)
+            return false
         case .renewToken:
             if let bearer { tokens?.expired(bearer) }
-            changeConnection(generation, reason)
-            if repeatOnce(delivery) { return }
+            pool.retire(connection, because: reason)
+            return true
         case .changeConnectionAndRepeat:
-            changeConnection(generation, reason)
-            if repeatOnce(delivery) { return }
+            pool.retire(connection, because: reason)
+            return true
         }
-        queue.finish(delivery, classified.answer)
-    }
-
-    private func repeatOnce(_ delivery: Delivery) -> Bool {
-        guard delivery.renewals == 0, !isClosed else { return false }
-        delivery.renewals += 1
-        queue.requeue(delivery)
-        return true
-    }
-
-    private func changeConnection(_ generation: Int, _ reason: String) {
-        guard !isClosed else { return }
-        slot.replace(generation, because: reason)
     }
 }

@@ -161,49 +161,55 @@ enum APNsRequest {
         )
     }
 
-    /// The request for one device.
-    ///
+    /// The headers of a request but for its `apns-id`.
+    struct Headers: Equatable {
+        /// The same on many pushes.
+        var shared: [HTTPField] = []
+        /// A push's own.
+        var own: [HTTPField] = []
+    }
+
+    private static let ownHeaders = ["apns-collapse-id", "apns-expiration"]
+
     /// - Parameters:
-    ///   - notification: Its token is alphanumeric: the caller has checked it.
-    ///   - origin: Without a slash at its end.
+    ///   - notification: For whom.
     ///   - topic: The credential's, for installations that name none.
     ///   - bearer: The provider token; `nil` where a certificate speaks for us.
-    ///   - timeout: For the whole call.
-    /// - Returns: What the transport sends.
-    static func make(
+    /// - Returns: What it is sent with.
+    static func headers(
         _ notification: OutgoingNotification,
-        origin: String,
         topic: String,
-        bearer: String?,
-        timeout: Duration
-    ) -> HTTPRequest {
-        var headers: [HTTPField] = []
-        headers.reserveCapacity(8)
-        if let bearer { headers.append(HTTPField("authorization", "bearer \(bearer)")) }
-        headers.append(HTTPField("apns-id", notification.notificationID))
+        bearer: String?
+    ) -> Headers {
+        var headers = Headers()
+        if let bearer { headers.shared.append(HTTPField("authorization", "bearer \(bearer)")) }
         for header in notification.payload.headers {
-            headers.append(HTTPField(header.name, header.value))
+            let field = HTTPField(header.name, header.value)
+            if ownHeaders.contains(header.name) {
+                headers.own.append(field)
+            } else {
+                headers.shared.append(field)
+            }
         }
         if notification.payload.header("apns-topic") == nil {
             let type = notification.payload.header("apns-push-type") ?? ""
             let suffix = topicSuffixes[type] ?? ""
             let topic = notification.apnsTopic ?? topic
-            headers.append(
+            headers.shared.append(
                 HTTPField("apns-topic", topic.hasSuffix(suffix) ? topic : topic + suffix)
             )
         }
         if let expiration = notification.expiration,
             notification.payload.header("apns-expiration") == nil
         {
-            headers.append(HTTPField("apns-expiration", String(expiration)))
+            headers.own.append(HTTPField("apns-expiration", String(expiration)))
         }
-        headers.append(HTTPField("content-type", "application/json"))
-        return HTTPRequest(
-            url: "\(origin)/3/device/\(notification.target.token)",
-            headers: headers,
-            body: notification.payload.body,
-            timeout: timeout,
-            isRepeatable: notification.payload.repeatOverwrites
-        )
+        headers.shared.append(HTTPField("content-type", "application/json"))
+        return headers
+    }
+
+    /// Of one device; its token is alphanumeric: the caller has checked it.
+    static func path(_ notification: OutgoingNotification) -> String {
+        "/3/device/\(notification.target.token)"
     }
 }

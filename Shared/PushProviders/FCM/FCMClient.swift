@@ -1,101 +1,134 @@
 internal import HTTPTransport
-internal import Observability
 internal import PushCore
 
 /// FCM for one service account. Its connections are shared with the other accounts: FCM knows a
 /// request by its bearer alone.
 final class FCMClient: ProviderClient, @unchecked Sendable {
-    private let url: String
+    private let path: String
     private let tokens: AccessTokenSource
-    private let slot: ConnectionSlot
-    private let queue: DeliveryQueue
+    private let pool: HTTP2Pool
     private let timeout: Duration
     private let clock: () -> Instant
+    private var heads: RequestHeads
     private var isClosed = false
+    private(set) var deliveriesInside = 0
 
     /// - Parameters:
     ///   - credential: Whose project is sent to.
+    ///   - origin: FCM's.
     ///   - tokens: The credential's.
-    ///   - slot: Shared; its owner closes it.
-    ///   - configuration: Origin, time limits and bounds.
+    ///   - pool: To the origin, shared; its owner closes it.
+    ///   - timeout: From hand-over to answer.
     ///   - clock: Judges `Retry-After` and the time that is left.
     init(
         _ credential: FCMCredential,
+        origin: HTTP2Origin,
         tokens: AccessTokenSource,
-        slot: ConnectionSlot,
-        configuration: ProviderConfiguration,
+        pool: HTTP2Pool,
+        timeout: Duration,
         clock: @escaping () -> Instant
     ) {
-        let origin = ProviderConfiguration.origin(configuration.fcmURL)
-        url = "\(origin)/v1/projects/\(credential.projectID)/messages:send"
+        path = "/v1/projects/\(credential.projectID)/messages:send"
         self.tokens = tokens
-        self.slot = slot
+        self.pool = pool
+        self.timeout = timeout
         self.clock = clock
-        timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.streamsInFlight)
-        queue.start = { [unowned self] in self.start($0) }
+        heads = RequestHeads(origin: origin)
     }
-
-    var deliveriesInside: Int { queue.count }
 
     func send(
         _ deliveries: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
-        queue.add(deliveries, completion: completion)
+        deliveriesInside += deliveries.count
+        let batch = DeliveryBatch(deliveries, completion: completion)
+        start(batch, Array(deliveries.indices), isRepeat: false)
     }
 
-    func close() {
-        isClosed = true
-        queue.drop(ProviderAnswer(.notSent, reason: "closed"))
-    }
+    func close() { isClosed = true }
 
     /// The connections are not this client's, so there is nothing to wait for.
     func closeAfterLastDelivery() {}
 
-    private func start(_ delivery: Delivery) {
-        guard !isClosed else {
-            return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
+    private func finish(_ batch: DeliveryBatch, _ index: Int, _ answer: ProviderAnswer) {
+        deliveriesInside -= 1
+        batch.complete(index, answer)
+    }
+
+    private func start(_ batch: DeliveryBatch, _ indices: [Int], isRepeat: Bool) {
+        var usable: [Int] = []
+        usable.reserveCapacity(indices.count)
+        for index in indices {
+            let token = batch.notifications[index].target.token
+            if isClosed {
+                finish(batch, index, ProviderAnswer(.notSent, reason: "closed"))
+            } else if DeviceToken.problem(token, for: .fcm) != nil {
+                finish(batch, index, ProviderAnswer(.rejected, reason: "malformed token"))
+            } else {
+                usable.append(index)
+            }
         }
-        guard DeviceToken.problem(delivery.notification.target.token, for: .fcm) == nil else {
-            return queue.finish(delivery, ProviderAnswer(.rejected, reason: "malformed token"))
-        }
-        tokens.withToken { [self] result in
+        guard !usable.isEmpty else { return }
+        tokens.withToken { [self, usable] result in
             switch result {
-            case .failure(let refusal): queue.finish(delivery, refusal.answer)
-            case .success(let bearer): send(delivery, bearer)
+            case .failure(let refusal):
+                for index in usable { finish(batch, index, refusal.answer) }
+            case .success(let bearer): send(batch, usable, bearer, isRepeat: isRepeat)
             }
         }
     }
 
-    private func send(_ delivery: Delivery, _ bearer: String) {
-        let request = FCMRequest.make(
-            delivery.notification,
-            url: url,
-            bearer: bearer,
-            at: clock(),
-            timeout: timeout
-        )
-        let generation = slot.generation
-        slot.client.send(request) { [self] result in
+    private func send(
+        _ batch: DeliveryBatch,
+        _ indices: [Int],
+        _ bearer: String,
+        isRepeat: Bool
+    ) {
+        let now = clock()
+        var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
+        var requests: [HTTP2Request] = []
+        requests.reserveCapacity(indices.count)
+        var sent: [Int] = []
+        sent.reserveCapacity(indices.count)
+        for index in indices {
+            let notification = batch.notifications[index]
+            let headers = notification.payload.headers
+            do throws(HTTPTransportError) {
+                let head =
+                    if let last, last.headers == headers { last.head } else {
+                        try heads.head(FCMRequest.headers(notification, bearer: bearer))
+                    }
+                last = (headers, head)
+                requests.append(
+                    HTTP2Request(
+                        head,
+                        path: path,
+                        body: FCMRequest.body(notification, at: now),
+                        timeout: timeout
+                    )
+                )
+                sent.append(index)
+            } catch {
+                finish(batch, index, ProviderAnswer(error))
+            }
+        }
+        pool.send(requests) { [self, sent] number, result in
+            let index = sent[number]
             switch result {
-            case .failure(let error):
-                if error.discreditsConnection {
-                    slot.replace(generation, because: error.metricLabel)
-                }
-                queue.finish(delivery, ProviderAnswer(error))
+            case .failure(let error): finish(batch, index, ProviderAnswer(error))
             case .success(let response):
-                finished(delivery, FCMAnswer.classify(response, at: clock()), bearer)
+                // What was accepted is known by its body alone.
+                let response =
+                    response.status == 200
+                    ? HTTPResponse(status: 200, body: response.body) : response.whole
+                let classified = FCMAnswer.classify(response, at: clock())
+                if classified.wantsRenewal, !isRepeat, !isClosed {
+                    tokens.discard(bearer)
+                    start(batch, [index], isRepeat: true)
+                } else {
+                    finish(batch, index, classified.answer)
+                }
             }
         }
-    }
-
-    private func finished(_ delivery: Delivery, _ classified: FCMAnswer, _ bearer: String) {
-        guard classified.wantsRenewal, delivery.renewals == 0, !isClosed else {
-            return queue.finish(delivery, classified.answer)
-        }
-        delivery.renewals += 1
-        tokens.discard(bearer)
-        queue.requeue(delivery)
     }
 }

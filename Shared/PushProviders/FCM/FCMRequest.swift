@@ -231,23 +231,8 @@ enum FCMRequest {
         return body
     }
 
-    static func make(
-        _ notification: OutgoingNotification,
-        url: String,
-        bearer: String,
-        at now: Instant,
-        timeout: Duration
-    ) -> HTTPRequest {
-        var headers = [HTTPField("authorization", "Bearer \(bearer)")]
-        for header in notification.payload.headers {
-            headers.append(HTTPField(header.name, header.value))
-        }
-        return HTTPRequest(
-            url: url,
-            headers: headers,
-            body: body(notification, at: now),
-            timeout: timeout,
-            isRepeatable: notification.payload.repeatOverwrites
-        )
+    static func headers(_ notification: OutgoingNotification, bearer: String) -> [HTTPField] {
+        [HTTPField("authorization", "Bearer \(bearer)")]
+            + notification.payload.headers.map { HTTPField($0.name, $0.value) }
     }
 }

@@ -1,0 +1,48 @@
+internal import HTTPTransport
+internal import PushCore
+
+/// The heads of requests to one origin, kept while they are used again and again: pushes differ in
+/// little but what each request brings. Bounded; confined to its client's loop.
+struct RequestHeads {
+    private struct Key: Hashable {
+        var headers: [HTTPField]
+        var varying: [String]
+    }
+
+    private let origin: HTTP2Origin
+    private var heads: [Key: HTTP2RequestHead] = [:]
+
+    /// Topics, priorities and tokens of one credential are few.
+    private static let maximumHeads = 64
+
+    init(origin: HTTP2Origin) { self.origin = origin }
+
+    /// - Throws: `invalidRequest` where a header cannot be sent.
+    mutating func head(
+        _ headers: [HTTPField],
+        varying: [String] = []
+    ) throws(HTTPTransportError) -> HTTP2RequestHead {
+        let key = Key(headers: headers, varying: varying)
+        if let head = heads[key] { return head }
+        if heads.count >= Self.maximumHeads { heads.removeAll() }
+        let head = try HTTP2RequestHead(origin: origin, headers: headers, varying: varying)
+        heads[key] = head
+        return head
+    }
+}
+
+/// Notifications that were handed over together, until each has its answer.
+final class DeliveryBatch {
+    let notifications: [OutgoingNotification]
+    private let completion: @Sendable (Int, ProviderAnswer) -> Void
+
+    init(
+        _ notifications: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        self.notifications = notifications
+        self.completion = completion
+    }
+
+    func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
+}
