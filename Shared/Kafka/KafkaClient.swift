@@ -25,6 +25,7 @@ final class KafkaClient: @unchecked Sendable {
     private var isReleased = false
     private let log: Log
     private let errors: ErrorCounters
+    private let credentials: (name: String, password: String)
 
     /// Starts librdkafka's threads. They connect at once; nothing is asked of a broker yet.
     init(
@@ -36,6 +37,11 @@ final class KafkaClient: @unchecked Sendable {
         let settings = try configuration.settings(for: kind)
         let native = ConfigurationHandle()
         for (name, value) in settings { try native.set(name, value) }
+        func setting(_ name: String) -> String {
+            settings.last { $0.name == name }?.value ?? ""
+        }
+        let user = setting("sasl.username")
+        credentials = (user.isEmpty ? setting("sasl.user") : user, setting("sasl.password"))
         let common =
             RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS
         switch kind {
@@ -100,11 +106,35 @@ final class KafkaClient: @unchecked Sendable {
         let borrowed = unsafe KafkaEvent(borrowing: event)
         switch borrowed.kind {
         case .log(let line): write(line)
-        case .error(let error, _): errors.count(error)
+        case .error(let error, _): count(error)
         default: break
         }
         body(borrowed)
         return true
+    }
+
+    /// Counts an error that came some other way than as an event of its own.
+    func count(_ error: KafkaError) { errors.count(error) }
+
+    /// How many events wait.
+    var queueLength: Int {
+        guard let queue = unsafe queue else { return 0 }
+        return unsafe rd_kafka_queue_length(queue)
+    }
+
+    /// Has librdkafka see now that there is room for more, and not up to a second later.
+    ///
+    /// Its threads stop fetching where the queue is at its limits, and 2.0 looks again only when
+    /// something wakes them. To set the credentials, here to what they are, is the one call that
+    /// does; they are used where SASL asks for a name and a password, and nowhere else. Later
+    /// versions have a property for it: `fetch.queue.backoff.ms`.
+    func wakeFetching() {
+        let error = unsafe rd_kafka_sasl_set_credentials(
+            pointer,
+            credentials.name,
+            credentials.password
+        )
+        if let error = unsafe error { unsafe rd_kafka_error_destroy(error) }
     }
 
     /// librdkafka's syslog levels; what it warns of is at most `info` here, since the rooms above

@@ -78,9 +78,11 @@ extension KafkaClient.Kind {
                 ("auto.commit.interval.ms", "1000"),
                 ("fetch.error.backoff.ms", "100"),
                 // What librdkafka holds ahead of us, for all partitions together. Where either is
-                // reached it looks again a second later, so little means slow.
+                // reached it stops fetching until `wakeFetching`.
                 ("queued.min.messages", "100000"),
                 ("queued.max.messages.kbytes", "65536"),
+                // One answer of a broker's, which may exceed what is above; its own default is 50 MB.
+                ("fetch.max.bytes", "8388608"),
             ]
         case .producer:
             Self.reconnection + [

@@ -51,7 +51,6 @@ extension KafkaConsumer {
         stopStart = .now
         availability.set(.life, "consumer \(group) is stopping")
         ready.removeAll()
-        taken = 0
         dismissWaiters()
         ticker?.cancel()
         ticker = loop.schedule(after: .milliseconds(5), every: .milliseconds(5)) {

@@ -111,7 +111,6 @@ extension KafkaConsumer {
         forgetReady(of: Set(partitions))
         revoking.subtract(partitions)
         flowing.subtract(partitions)
-        lastFlowing = nil
     }
 
     private func logRefusal(_ error: KafkaError) {
@@ -123,11 +122,7 @@ extension KafkaConsumer {
 
     /// What nobody has in hand yet is left to the next owner.
     private func forgetReady(of partitions: Set<TopicPartition>) {
-        ready.removeFirst(taken)
-        taken = 0
-        ready.removeAll {
-            partitions.contains(TopicPartition(topic: $0.topic, partition: $0.partition))
-        }
+        ready.removeAll(of: partitions)
     }
 
     /// Stores positions for librdkafka to commit. One that is refused belongs to a partition that

@@ -8,10 +8,11 @@ package import Observability
 /// be committed. An offset is stored only when everything below it in its partition is finished;
 /// librdkafka commits what is stored each second, at a revocation and at the end.
 ///
-/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody calls `next`;
-/// when they and those in somebody's hands reach `maximumOutstanding`, nothing more is taken until it
-/// is half of that, and where that lasts all partitions pause. A revoked partition is given up when its batches are finished, at the latest
-/// after `drainLimit`; what was not finished then is read again by its next owner.
+/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody
+/// calls `next`; when they and those in somebody's hands reach `maximumOutstanding`, nothing more is
+/// taken until it is half of that, and where that lasts all partitions pause. A revoked partition is
+/// given up when its batches are finished, at the latest after `drainLimit`; what was not finished
+/// then is read again by its next owner.
 ///
 /// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
 /// outstanding, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends
@@ -34,9 +35,8 @@ package actor KafkaConsumer {
 
     var state = State.idle
     var tracker = OffsetTracker()
-    /// Read, and not handed out yet: `ready[taken...]`.
-    var ready: [KafkaRecord] = []
-    var taken = 0
+    /// Read, and not handed out yet.
+    var ready: ReadyRecords
     /// Since when too much is in hand to take more.
     private var fullSince: ContinuousClock.Instant?
     /// The partitions are paused for that.
@@ -46,14 +46,18 @@ package actor KafkaConsumer {
     /// Something came of them since they are ours. Only these may be paused: one whose first fetch
     /// is being prepared would not begin.
     var flowing: Set<TopicPartition> = []
-    var lastFlowing: TopicPartition?
+    private var lastTopic = TopicName()
     var isServeScheduled = false
+    /// The most events that waited in librdkafka's queue since it was last asked for more.
+    private var peak = 0
     var revocations: [Revocation] = []
     /// Being given up: what still arrives of them is not ours to hand out.
     var revoking: Set<TopicPartition> = []
     var hasJoined = false
     var isBrokerUp = true
     var failure: KafkaError?
+    /// The last error that was no partition's.
+    private var lastError: KafkaError?
     var stop = ConsumerStop()
     var stopStart: ContinuousClock.Instant?
     var ticker: LoopTimer?
@@ -63,9 +67,12 @@ package actor KafkaConsumer {
     private let metrics: Metrics?
     private var consumed: [String: Counter] = [:]
     private var lag: [String: Gauge] = [:]
+    private let queueGauge: Gauge?
 
     /// Events taken in one go before the loop's others get their turn.
     private static let eventsPerServe = 1000
+    /// Fewer events than these are taken before librdkafka's limits can matter.
+    private static let noticeablePeak = 32
     /// How long the queue may lie untouched; a member that is thrown out of its group after that
     /// would have been silent for minutes.
     private static let patience: Duration = .seconds(1)
@@ -97,6 +104,8 @@ package actor KafkaConsumer {
         self.maximumOutstanding = maximumOutstanding
         self.log = log
         self.metrics = metrics
+        queueGauge = metrics?.gauge(.kafkaReadAhead, ["group": group])
+        ready = ReadyRecords(maximumBatch: maximumBatch)
         client = try KafkaClient(
             .consumer(group: group),
             configuration,
@@ -156,17 +165,8 @@ package actor KafkaConsumer {
     }
 
     private func takeBatch() -> KafkaBatch? {
-        guard taken < ready.count else { return nil }
-        let end = min(ready.count, taken + maximumBatch)
-        let records = ready[taken..<end]
-        let batch = KafkaBatch(records: Array(records), id: tracker.handOut(records))
-        taken = end
-        // A reader that never catches up must not keep what it has read.
-        if taken == ready.count || taken >= 4096 {
-            ready.removeFirst(taken)
-            taken = 0
-        }
-        return batch
+        guard let records = ready.take() else { return nil }
+        return KafkaBatch(records: records, id: tracker.handOut(records))
     }
 
     private func handOut() {
@@ -195,11 +195,45 @@ package actor KafkaConsumer {
     func serve() {
         guard state == .running || state == .stopping else { return }
         var budget = Self.eventsPerServe
-        while budget > 0, mayTake, client.serveOne({ event in handle(event) }) { budget -= 1 }
+        // What a record costs is spent here: it goes through locals, and is looked at with others.
+        var arrived: [KafkaRecord] = []
+        var topic = lastTopic
+        var room = room
+        while budget > 0, arrived.count < room,
+            client.serveOne({ event in
+                guard case .records = event.kind else {
+                    accept(&arrived)
+                    return handle(event)
+                }
+                event.forEachRecord(&topic) {
+                    arrived.append($0)
+                } failure: { error, partition in
+                    client.count(error)
+                    report(error, partition)
+                }
+            })
+        {
+            budget -= 1
+            if arrived.count >= maximumBatch { accept(&arrived) }
+            if arrived.isEmpty { room = self.room }
+        }
+        accept(&arrived)
+        lastTopic = topic
+        askForMore(after: Self.eventsPerServe - budget)
         handOut()
         holdBack()
         if budget == 0 { serveSoon() }
         if state == .stopping { advanceStop() }
+    }
+
+    /// Tells librdkafka each time that half of what it held ahead of us is taken: it may have
+    /// stopped fetching for having held too much.
+    private func askForMore(after taken: Int) {
+        let length = client.queueLength
+        peak = max(peak, length + taken)
+        guard peak >= Self.noticeablePeak, length <= peak / 2 else { return }
+        peak = length
+        client.wakeFetching()
     }
 
     private func serveSoon() {
@@ -215,38 +249,40 @@ package actor KafkaConsumer {
 
     private func handle(_ event: borrowing KafkaEvent) {
         switch event.kind {
-        case .records:
-            event.forEachRecord {
-                accept($0)
-            } failure: { error, partition in
-                report(error, partition)
-            }
         case .rebalance(let rebalance): answer(rebalance)
         case .committed(let error):
             guard let error else { return }
+            client.count(error)
             log.info(
                 "offsets not committed",
                 [.kafkaGroup: .string(group), .error: .string(error.description)]
             )
         case .error(let error, let partition): report(error, partition)
         case .statistics: measure(KafkaStatistics(event.statistics))
-        case .log, .deliveries, .other: break
+        case .records, .log, .deliveries, .other: break
         }
     }
 
     /// What arrives while stopping, or of a partition that is being given up, is left for whoever
     /// reads it next.
-    private func accept(_ record: KafkaRecord) {
-        guard state == .running else { return }
-        let partition = TopicPartition(topic: record.topic, partition: record.partition)
-        if !revoking.isEmpty, revoking.contains(partition) { return }
-        if partition != lastFlowing {
-            lastFlowing = partition
-            flowing.insert(partition)
+    private func accept(_ records: inout [KafkaRecord]) {
+        guard state == .running else { return records.removeAll() }
+        var unwanted: Set<TopicPartition> = []
+        var start = 0
+        while start < records.count {
+            let partition = records.partition(at: start)
+            let end = records.endOfRun(from: start)
+            if revoking.contains(partition) {
+                unwanted.insert(partition)
+            } else {
+                flowing.insert(partition)
+                if isHeldBack, !paused.contains(partition) { pause([partition]) }
+                counter(of: partition.topic)?.add(end - start)
+            }
+            start = end
         }
-        if isHeldBack, !paused.contains(partition) { pause([partition]) }
-        counter(of: record.topic)?.add()
-        ready.append(record)
+        if !unwanted.isEmpty { records.removeAll { unwanted.contains($0.topicPartition) } }
+        ready.append(&records)
     }
 
     private func report(_ error: KafkaError, _ partition: TopicPartition?) {
@@ -261,7 +297,10 @@ package actor KafkaConsumer {
         log.info("consumer error", data)
         if error.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue {
             isBrokerUp = false
-            availability.set(.broker, "consumer \(group) reaches no broker")
+            tellBroker()
+        } else if partition == nil {
+            lastError = error
+            if !hasJoined { availability.set(.assignment, because("has no assignment yet")) }
         }
         if error.isFatal, failure == nil {
             failure = client.fatalError ?? error
@@ -271,8 +310,19 @@ package actor KafkaConsumer {
 
     private func measure(_ statistics: KafkaStatistics) {
         isBrokerUp = statistics.isBrokerUp
-        availability.set(.broker, isBrokerUp ? nil : "consumer \(group) reaches no broker")
-        for (topic, records) in statistics.lag { gauge(of: topic)?.set(records) }
+        tellBroker()
+        let lags = tracker.lags(statistics.partitions)
+        for topic in Set(lags.keys).union(lag.keys) { gauge(of: topic)?.set(lags[topic] ?? 0) }
+        queueGauge?.set(client.queueLength + ready.count)
+    }
+
+    private func tellBroker() {
+        availability.set(.broker, isBrokerUp ? nil : because("reaches no broker"))
+    }
+
+    /// What is in the way, with what librdkafka last said of it.
+    private func because(_ problem: String) -> String {
+        "consumer \(group) \(problem)" + (lastError.map { ": \($0)" } ?? "")
     }
 
     private func counter(of topic: String) -> Counter? {
@@ -291,9 +341,12 @@ package actor KafkaConsumer {
 
     // MARK: Holding back
 
-    private var outstanding: Int { ready.count - taken + tracker.outstandingRecords }
+    private var outstanding: Int { ready.count + tracker.outstandingRecords }
     private var isFull: Bool { outstanding >= maximumOutstanding }
-    private var mayTake: Bool { !isFull || isHeldBack || state == .stopping }
+    /// How many records may be taken now.
+    private var room: Int {
+        isHeldBack || state == .stopping ? .max : max(0, maximumOutstanding - outstanding)
+    }
 
     /// When too much is in hand nothing is taken, and librdkafka's own bound stops its fetching. If
     /// that lasts, the partitions pause and the queue is served on, for the group's questions are in

@@ -1,4 +1,5 @@
 internal import CRDKafka
+internal import Glibc
 
 /// One event of librdkafka's, borrowed: whatever is kept of it is copied out.
 @safe
@@ -27,28 +28,33 @@ struct KafkaEvent: ~Copyable {
     }
 
     private let pointer: OpaquePointer
+    let kind: Kind
 
-    init(borrowing pointer: OpaquePointer) { unsafe self.pointer = pointer }
+    init(borrowing pointer: OpaquePointer) {
+        unsafe self.pointer = pointer
+        kind = unsafe Self.kind(of: pointer)
+    }
 
     /// For answers that only one caller knows; the pointer must not outlive `body`.
     func withNative<Result>(_ body: (OpaquePointer) -> Result) -> Result {
         unsafe body(pointer)
     }
 
-    var kind: Kind {
+    private static func kind(of pointer: OpaquePointer) -> Kind {
         switch unsafe rd_kafka_event_type(pointer) {
         case RD_KAFKA_EVENT_FETCH: .records
         case RD_KAFKA_EVENT_DR: .deliveries
-        case RD_KAFKA_EVENT_REBALANCE: .rebalance(rebalance)
-        case RD_KAFKA_EVENT_OFFSET_COMMIT: .committed(commitError)
-        case RD_KAFKA_EVENT_ERROR: .error(error, partition: partition)
+        case RD_KAFKA_EVENT_REBALANCE: .rebalance(unsafe rebalance(of: pointer))
+        case RD_KAFKA_EVENT_OFFSET_COMMIT: .committed(unsafe commitError(of: pointer))
+        case RD_KAFKA_EVENT_ERROR:
+            .error(unsafe error(of: pointer), partition: unsafe partition(of: pointer))
         case RD_KAFKA_EVENT_STATS: .statistics
-        case RD_KAFKA_EVENT_LOG: .log(logLine)
+        case RD_KAFKA_EVENT_LOG: .log(unsafe logLine(of: pointer))
         default: .other
         }
     }
 
-    private var error: KafkaError {
+    private static func error(of pointer: OpaquePointer) -> KafkaError {
         let text = unsafe rd_kafka_event_error_string(pointer)
         return KafkaError(
             unsafe rd_kafka_event_error(pointer),
@@ -58,7 +64,7 @@ struct KafkaEvent: ~Copyable {
     }
 
     /// A commit with nothing to commit is not a failed one.
-    private var commitError: KafkaError? {
+    private static func commitError(of pointer: OpaquePointer) -> KafkaError? {
         let code = unsafe rd_kafka_event_error(pointer)
         if code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET {
             return nil
@@ -66,7 +72,7 @@ struct KafkaEvent: ~Copyable {
         return KafkaError(code)
     }
 
-    private var partition: TopicPartition? {
+    private static func partition(of pointer: OpaquePointer) -> TopicPartition? {
         guard let native = unsafe rd_kafka_event_topic_partition(pointer) else { return nil }
         defer { unsafe rd_kafka_topic_partition_destroy(native) }
         guard let topic = unsafe native.pointee.topic else { return nil }
@@ -76,18 +82,18 @@ struct KafkaEvent: ~Copyable {
         )
     }
 
-    private var rebalance: Rebalance {
+    private static func rebalance(of pointer: OpaquePointer) -> Rebalance {
         let list = unsafe rd_kafka_event_topic_partition_list(pointer)
         switch unsafe rd_kafka_event_error(pointer) {
         case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
             return .assign(unsafe PartitionList.copy(list))
         case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
             return .revoke(unsafe PartitionList.copy(list))
-        default: return .failed(error)
+        default: return .failed(unsafe error(of: pointer))
         }
     }
 
-    private var logLine: LogLine {
+    private static func logLine(of pointer: OpaquePointer) -> LogLine {
         var facility: UnsafePointer<CChar>?
         var text: UnsafePointer<CChar>?
         var level: Int32 = 7
@@ -107,11 +113,14 @@ struct KafkaEvent: ~Copyable {
 
     /// Copies out what was fetched: records go to `record`, what went wrong to `failure`.
     func forEachRecord(
-        _ record: (KafkaRecord) -> Void,
+        _ lastTopic: inout TopicName,
+        _ record: (consuming KafkaRecord) -> Void,
         failure: (KafkaError, TopicPartition) -> Void
     ) {
-        while let message = unsafe rd_kafka_event_message_next(pointer) {
-            let topic = unsafe String(cString: rd_kafka_topic_name(message.pointee.rkt))
+        // Asked for, since most often it is one, and to see that no more comes takes time.
+        for _ in 0..<(unsafe rd_kafka_event_message_count(pointer)) {
+            guard let message = unsafe rd_kafka_event_message_next(pointer) else { return }
+            let topic = unsafe lastTopic.copy(rd_kafka_topic_name(message.pointee.rkt))
             let partition = unsafe message.pointee.partition
             let code = unsafe message.pointee.err
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
@@ -141,6 +150,18 @@ struct KafkaEvent: ~Copyable {
             let code = unsafe message.pointee.err
             body(number, code == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaError(code))
         }
+    }
+}
+
+/// The name of the Kafka topic of the record before, which most often is that of the next as well:
+/// all of a topic's records then share one string.
+struct TopicName {
+    private var last = ""
+
+    mutating func copy(_ name: UnsafePointer<CChar>) -> String {
+        let isSame = unsafe last.withCString { unsafe strcmp($0, name) == 0 }
+        if !isSame { last = unsafe String(cString: name) }
+        return last
     }
 }
 

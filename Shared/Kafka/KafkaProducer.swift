@@ -57,6 +57,7 @@ package actor KafkaProducer {
     private var outstanding = 0
     private var isServeScheduled = false
     private var failure: KafkaError?
+    private var lastError: KafkaError?
     private var ticker: LoopTimer?
     private var deadline: LoopTimer?
     private var isPurged = false
@@ -254,11 +255,12 @@ package actor KafkaProducer {
         let slot = slots[number - 1]
         freeSlots.append(number - 1)
         outstanding -= 1
-        if error == nil {
+        if let error {
+            failed?.add()
+            client.count(error)
+        } else {
             acknowledged?.add()
             availability.set(.broker, nil)
-        } else {
-            failed?.add()
         }
         sendings[slot.sending]?.unanswered -= 1
         sendings[slot.sending]?.errors[slot.index] = error
@@ -274,7 +276,10 @@ package actor KafkaProducer {
             [.error: .string(error.description), .detail: .string(error.detail)]
         )
         if error.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue {
-            availability.set(.broker, "producer reaches no broker")
+            let reason = lastError.map { ": \($0)" } ?? ""
+            availability.set(.broker, "producer reaches no broker" + reason)
+        } else {
+            lastError = error
         }
         if error.isFatal, failure == nil {
             failure = client.fatalError ?? error

@@ -70,6 +70,26 @@ package struct KafkaOutgoing: Sendable, Equatable {
     }
 }
 
+extension KafkaRecord {
+    var topicPartition: TopicPartition { TopicPartition(topic: topic, partition: partition) }
+}
+
+extension [KafkaRecord] {
+    func partition(at index: Int) -> TopicPartition { self[index].topicPartition }
+
+    /// One above the last record of those of one partition that begin at `start`. By index: no
+    /// record is copied for a look at it.
+    func endOfRun(from start: Int) -> Int {
+        var end = start + 1
+        while end < count, self[end].partition == self[start].partition,
+            self[end].topic == self[start].topic
+        {
+            end += 1
+        }
+        return end
+    }
+}
+
 /// Records handed out together; within a partition in the order of their offsets. Give it back with
 /// `KafkaConsumer.finished` when everything in it is durable: until then none of it is committed.
 package struct KafkaBatch: Sendable {

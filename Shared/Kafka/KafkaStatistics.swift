@@ -5,8 +5,15 @@ internal import Observability
 struct KafkaStatistics: Equatable {
     /// Some broker can be talked to.
     var isBrokerUp = false
-    /// Records behind the end, by Kafka topic, over the partitions held.
-    var lag: [String: Int] = [:]
+    /// What the brokers said of the partitions that are or were read.
+    var partitions: [TopicPartition: Partition] = [:]
+
+    struct Partition: Equatable {
+        /// One above the last record that may be read.
+        var end: Int64
+        /// What the group has committed.
+        var committed: Int64?
+    }
 
     init(_ json: [UInt8]) {
         guard let root = try? JSONValue.parse(json) else { return }
@@ -14,15 +21,18 @@ struct KafkaStatistics: Equatable {
             if broker["state"]?.string == "UP" { isBrokerUp = true }
         }
         for (topic, value) in root["topics"]?.object ?? JSONObject() {
-            var total: Int?
-            for partition in value["partitions"]?.object?.values ?? [] {
-                // From what is stored, once something is; before that from what was read.
-                let lags = [partition["consumer_lag_stored"], partition["consumer_lag"]]
-                guard let lag = lags.lazy.compactMap({ $0?.integer }).first(where: { $0 >= 0 })
+            for (number, partition) in value["partitions"]?.object ?? JSONObject() {
+                // Negative where it is not known; -1 is a partition for what has none yet.
+                let offsets = ["ls_offset", "hi_offset", "committed_offset"].map {
+                    partition[$0]?.integer.flatMap { $0 >= 0 ? Int64($0) : nil }
+                }
+                guard let number = Int32(number), number >= 0, let end = offsets[0] ?? offsets[1]
                 else { continue }
-                total = (total ?? 0) + lag
+                partitions[TopicPartition(topic: topic, partition: number)] = Partition(
+                    end: end,
+                    committed: offsets[2]
+                )
             }
-            if let total { lag[topic] = total }
         }
     }
 }

@@ -43,6 +43,24 @@ package final class MockKafkaCluster: @unchecked Sendable {
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
     }
 
+    /// Requests, by the protocol's numbers, that can be answered with an error.
+    package enum Request: Int16, Sendable {
+        case heartbeat = 12
+        case initProducerID = 22
+    }
+
+    /// Errors, by the protocol's codes, that a real cluster gives.
+    package enum Refusal: Int32, Sendable {
+        case clusterAuthorizationFailed = 31
+        case fencedInstanceID = 82
+    }
+
+    /// Answers the next requests of a kind with an error.
+    package func refuse(_ request: Request, with refusal: Refusal, times: Int = 1) {
+        let errors = Array(repeating: rd_kafka_resp_err_t(refusal.rawValue), count: times)
+        unsafe rd_kafka_mock_push_request_errors_array(cluster, request.rawValue, times, errors)
+    }
+
     /// Ends it. Blocks for some milliseconds: not for a loop. Calling it again changes nothing.
     package func close() {
         let isFirst = lock.withLock {

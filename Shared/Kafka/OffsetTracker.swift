@@ -25,6 +25,8 @@ struct OffsetTracker: Sendable {
         /// The number of `segments[0]`, counted since the assignment.
         var first = 0
         var segments: [Segment] = []
+        /// Below it everything is finished; `nil` while nothing was handed out.
+        var position: Int64?
         /// How many at the front are done with; removed by the hundred.
         var done = 0
 
@@ -40,9 +42,9 @@ struct OffsetTracker: Sendable {
             let index = number - first
             guard segments.indices.contains(index), index >= done else { return nil }
             segments[index].isFinished = true
-            var position: Int64?
+            var reached: Int64?
             while done < segments.count, segments[done].isFinished {
-                position = segments[done].end
+                reached = segments[done].end
                 done += 1
             }
             if done == segments.count || done >= 256 {
@@ -50,7 +52,8 @@ struct OffsetTracker: Sendable {
                 first += done
                 done = 0
             }
-            return position
+            if let reached { position = reached }
+            return reached
         }
     }
 
@@ -80,6 +83,21 @@ struct OffsetTracker: Sendable {
     /// Nothing of the partition is in anybody's hands.
     func isDrained(_ partition: TopicPartition) -> Bool { tracks[partition]?.isDrained ?? true }
 
+    /// How far the partitions that are ours are behind their ends, by Kafka topic. One of which
+    /// nothing was handed out counts from what was committed, if that is known.
+    func lags(_ partitions: [TopicPartition: KafkaStatistics.Partition]) -> [String: Int] {
+        var lags: [String: Int] = [:]
+        for (partition, track) in tracks {
+            let known = partitions[partition]
+            guard let end = known?.end, let position = track.position ?? known?.committed else {
+                lags[partition.topic, default: 0] += 0
+                continue
+            }
+            lags[partition.topic, default: 0] += max(0, Int(end - position))
+        }
+        return lags
+    }
+
     /// The partition became ours, with nothing handed out.
     mutating func assign(_ partition: TopicPartition) {
         lastEpoch += 1
@@ -92,20 +110,18 @@ struct OffsetTracker: Sendable {
     }
 
     /// - Returns: The number of the batch, to be finished with.
-    mutating func handOut(_ records: ArraySlice<KafkaRecord>) -> Int {
+    mutating func handOut(_ records: [KafkaRecord]) -> Int {
         var ends: [TopicPartition: Int64] = [:]
-        var last: TopicPartition?
-        var end: Int64 = 0
-        for record in records {
-            if let last, last.partition == record.partition, last.topic == record.topic {
-                end = record.offset + 1
-                continue
+        var start = 0
+        while start < records.count {
+            let partition = records.partition(at: start)
+            let end = records.endOfRun(from: start)
+            if tracks[partition]?.position == nil {
+                tracks[partition]?.position = records[start].offset
             }
-            if let last { ends[last] = end }
-            last = TopicPartition(topic: record.topic, partition: record.partition)
-            end = record.offset + 1
+            ends[partition] = records[end - 1].offset + 1
+            start = end
         }
-        if let last { ends[last] = end }
         var shares: [Share] = []
         for (partition, end) in ends {
             guard let epoch = tracks[partition]?.epoch,

@@ -89,10 +89,15 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Records waiting for an acknowledgement."
     )
+    package static let kafkaReadAhead = Metric(
+        "kafka_consumer_queue_records",
+        .gauge,
+        "Records read ahead and not handed out yet, by consumer group."
+    )
     package static let kafkaErrors = Metric(
         "kafka_errors_total",
         .counter,
-        "Errors that librdkafka reported, by name."
+        "Errors of clients, partitions, commits and records, by librdkafka's name."
     )
 
     // Simulator.

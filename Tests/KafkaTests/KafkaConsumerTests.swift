@@ -106,7 +106,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    /// A dozen times against a real broker: `KafkaBrokerTests`. The mock cluster's groups take 4 s
+    /// Twenty times against a real broker: `KafkaStopTests`. The mock cluster's groups take 4 s
     /// to form.
     @Test("A stop in mid-consumption returns soon, again and again, and loses nothing")
     func stopsInMidConsumption() async throws {
@@ -258,6 +258,63 @@ struct KafkaConsumerTests {
             #expect(try await waiting.value == nil)
             try await produce(numbered(0..<1), to: cluster.bootstrapServers, on: loop)
             #expect(try await running.consume(1).map(\.number) == [0])
+            try await running.stop()
+        }
+    }
+
+    @Test("An error after which the client cannot go on ends the run with it, and whoever waits")
+    func fatalError() async throws {
+        try await withMockCluster { cluster, loop in
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let consumer = running.consumer
+            let waiting = Task(executorPreference: loop) { try await consumer.next() }
+            try await eventually("joined") { consumer.notReadyReason() == nil }
+            cluster.refuse(.heartbeat, with: .fencedInstanceID)
+            let error = await #expect(throws: KafkaError.self) { try await running.task.value }
+            #expect(error?.isFatal == true)
+            #expect(error?.name == "FENCED_INSTANCE_ID")
+            await #expect(throws: KafkaError.self) { try await waiting.value }
+            await #expect(throws: KafkaError.self) { try await consumer.next() }
+        }
+    }
+
+    @Test("Lag, queues and errors are in the exposition")
+    func exposition() async throws {
+        try await withMockCluster { cluster, loop in
+            let metrics = Metrics()
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                on: loop,
+                metrics: metrics
+            )
+            _ = try await producer.send(numbered(0..<50))
+            let running = try Running(
+                cluster.bootstrapServers,
+                group: "g",
+                maximumBatch: 10,
+                on: loop,
+                metrics: metrics
+            )
+            let batch = try #require(try await running.consumer.next())
+            await running.consumer.finished(batch)
+            let lines = [
+                #"kafka_consumer_lag_records{group="g",topic="t"} \#(50 - batch.records.count)"#,
+                #"kafka_consumer_queue_records{group="g"} \#(50 - batch.records.count)"#,
+                #"kafka_consumed_records_total{topic="t"} 50"#,
+                #"kafka_produced_records_total{outcome="acknowledged"} 50"#,
+                #"kafka_producer_queue_records 0"#,
+            ]
+            for line in lines {
+                try await eventually("\(line) in \(metrics.exposition())") {
+                    metrics.exposition().split(separator: "\n").contains { $0 == line }
+                }
+            }
+            try cluster.setBroker(isUp: false)
+            try await eventually("an error is counted") {
+                metrics.exposition().contains(#"kafka_errors_total{error="_ALL_BROKERS_DOWN"}"#)
+            }
+            try cluster.setBroker(isUp: true)
+            await producer.close()
             try await running.stop()
         }
     }

@@ -40,16 +40,19 @@ struct Running {
         topics: [String] = ["t"],
         maximumBatch: Int = 500,
         maximumOutstanding: Int = 10_000,
+        properties: [String: String] = [:],
         on loop: EventLoop,
+        log: Log = .disabled,
         metrics: Metrics? = nil
     ) throws {
         let consumer = try KafkaConsumer(
-            KafkaConfiguration(bootstrapServers: servers),
+            KafkaConfiguration(bootstrapServers: servers, properties: properties),
             group: group,
             topics: topics,
             maximumBatch: maximumBatch,
             maximumOutstanding: maximumOutstanding,
             on: loop,
+            log: log,
             metrics: metrics
         )
         self.consumer = consumer

@@ -95,7 +95,7 @@ struct KafkaProducerTests {
             let errors = try await producer.send(numbered(0..<10))
             #expect(errors.count == 10)
             #expect(errors.allSatisfy { $0?.name == "_MSG_TIMED_OUT" && $0?.isRetryable == true })
-            #expect(producer.notReadyReason() != nil)
+            #expect(producer.notReadyReason()?.contains("_TRANSPORT") == true)
             let start = ContinuousClock.now
             await producer.close()
             // Far from the ten seconds that a close grants what is still on its way.
@@ -145,6 +145,22 @@ struct KafkaProducerTests {
             try cluster.setBroker(isUp: true)
             try await running.value
             #expect(try await sending.value.allSatisfy { $0 == nil })
+        }
+    }
+
+    @Test("A cluster that lets nobody write once ends the run with its reason, and who sends")
+    func fatalError() async throws {
+        try await withMockCluster { cluster, loop in
+            cluster.refuse(.initProducerID, with: .clusterAuthorizationFailed)
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                on: loop
+            )
+            let running = Task(executorPreference: loop) { try await producer.run() }
+            let error = await #expect(throws: KafkaError.self) { try await running.value }
+            #expect(error?.isFatal == true)
+            #expect(error?.name == "CLUSTER_AUTHORIZATION_FAILED")
+            await #expect(throws: KafkaError.self) { try await producer.send(numbered(0..<1)) }
         }
     }
 

@@ -31,9 +31,9 @@ struct OffsetTrackerTests {
     @Test("Only what is finished without a gap may be stored")
     func contiguous() {
         var tracker = tracker(zero)
-        let first = tracker.handOut(records(zero, 0...9)[...])
-        let second = tracker.handOut(records(zero, 10...19)[...])
-        let third = tracker.handOut(records(zero, 20...29)[...])
+        let first = tracker.handOut(records(zero, 0...9))
+        let second = tracker.handOut(records(zero, 10...19))
+        let third = tracker.handOut(records(zero, 20...29))
         #expect(tracker.finish(second).isEmpty)
         #expect(tracker.finish(first) == [.init(partition: zero, offset: 20)])
         #expect(!tracker.isDrained(zero))
@@ -45,8 +45,8 @@ struct OffsetTrackerTests {
     @Test("Partitions of one batch move independently")
     func partitions() {
         var tracker = tracker(zero, one)
-        let slow = tracker.handOut(records(zero, [5])[...])
-        let mixed = tracker.handOut((records(zero, [6]) + records(one, [1, 2]))[...])
+        let slow = tracker.handOut(records(zero, [5]))
+        let mixed = tracker.handOut((records(zero, [6]) + records(one, [1, 2])))
         #expect(tracker.finish(mixed) == [.init(partition: one, offset: 3)])
         #expect(tracker.finish(slow) == [.init(partition: zero, offset: 7)])
     }
@@ -54,9 +54,10 @@ struct OffsetTrackerTests {
     @Test("Interleaved partitions of one batch end at the highest offset of each")
     func interleaved() {
         var tracker = tracker(zero, one)
-        let batch = tracker.handOut(
-            (records(zero, [1]) + records(one, [7]) + records(zero, [2]) + records(one, [9]))[...]
-        )
+        let parts = [
+            records(zero, [1]), records(one, [7]), records(zero, [2]), records(one, [9]),
+        ]
+        let batch = tracker.handOut(parts.flatMap { $0 })
         let positions = tracker.finish(batch).sorted {
             $0.partition.partition < $1.partition.partition
         }
@@ -69,7 +70,7 @@ struct OffsetTrackerTests {
     @Test("Finishing twice changes nothing")
     func twice() {
         var tracker = tracker(zero)
-        let batch = tracker.handOut(records(zero, 0...4)[...])
+        let batch = tracker.handOut(records(zero, 0...4))
         #expect(tracker.finish(batch).count == 1)
         #expect(tracker.finish(batch).isEmpty)
         #expect(tracker.finish(99).isEmpty)
@@ -79,10 +80,10 @@ struct OffsetTrackerTests {
     @Test("What was handed out before a partition was lost stores nothing after it returned")
     func lostAndBack() {
         var tracker = tracker(zero)
-        let old = tracker.handOut(records(zero, 0...4)[...])
+        let old = tracker.handOut(records(zero, 0...4))
         tracker.drop(zero)
         tracker.assign(zero)
-        let new = tracker.handOut(records(zero, 0...4)[...])
+        let new = tracker.handOut(records(zero, 0...4))
         #expect(tracker.finish(old).isEmpty)
         #expect(!tracker.isDrained(zero))
         #expect(tracker.finish(new) == [.init(partition: zero, offset: 5)])
@@ -91,15 +92,84 @@ struct OffsetTrackerTests {
     @Test("A long-lived slow batch holds the position back, and no more")
     func longGap() {
         var tracker = tracker(zero)
-        let slow = tracker.handOut(records(zero, [0])[...])
+        let slow = tracker.handOut(records(zero, [0]))
         for offset in 1...1000 as ClosedRange<Int64> {
-            let batch = tracker.handOut(records(zero, [offset])[...])
+            let batch = tracker.handOut(records(zero, [offset]))
             #expect(tracker.finish(batch).isEmpty)
         }
         #expect(tracker.finish(slow) == [.init(partition: zero, offset: 1001)])
         for offset in 1001...1600 as ClosedRange<Int64> {
-            let batch = tracker.handOut(records(zero, [offset])[...])
+            let batch = tracker.handOut(records(zero, [offset]))
             #expect(tracker.finish(batch) == [.init(partition: zero, offset: offset + 1)])
         }
+    }
+
+    @Test("The lag is what is not finished of the partitions held, whether or not any was ever")
+    func lags() {
+        var tracker = tracker(zero, one)
+        let two = TopicPartition(topic: "t", partition: 2)
+        let ends: [TopicPartition: KafkaStatistics.Partition] = [
+            zero: .init(end: 100, committed: 5), one: .init(end: 40, committed: 30),
+            two: .init(end: 1000, committed: 0),
+        ]
+        #expect(tracker.lags([:]) == ["t": 0])
+        #expect(tracker.lags(ends) == ["t": 105])
+        let batch = tracker.handOut(records(zero, 20...29))
+        #expect(tracker.lags(ends) == ["t": 90])
+        _ = tracker.finish(batch)
+        #expect(tracker.lags(ends) == ["t": 80])
+        tracker.drop(zero)
+        #expect(tracker.lags(ends) == ["t": 10])
+        tracker.drop(one)
+        #expect(tracker.lags(ends) == [:])
+    }
+}
+
+@Suite("Records that are ready", .timeLimit(.minutes(1)))
+struct ReadyRecordsTests {
+    private func records(_ offsets: some Sequence<Int64>, _ partition: Int32) -> [KafkaRecord] {
+        offsets.map {
+            KafkaRecord(topic: "t", partition: partition, offset: $0, key: nil, value: nil)
+        }
+    }
+
+    @Test("They come out in order and whole, in batches no larger than allowed", arguments: 1...7)
+    func batches(maximumBatch: Int) {
+        var ready = ReadyRecords(maximumBatch: maximumBatch)
+        var taken: [Int64] = []
+        var next: Int64 = 0
+        for round in 0..<2000 as Range<Int64> {
+            var arrived = records(next..<next + round % 12, 0)
+            next += round % 12
+            ready.append(&arrived)
+            #expect(arrived.isEmpty)
+            if round % 3 == 0, let batch = ready.take() {
+                #expect(batch.count <= maximumBatch)
+                taken += batch.map(\.offset)
+            }
+            #expect(ready.count == Int(next) - taken.count)
+        }
+        while let batch = ready.take() {
+            #expect(!batch.isEmpty && batch.count <= maximumBatch)
+            taken += batch.map(\.offset)
+        }
+        #expect(taken == Array(0..<next))
+        #expect(ready.count == 0)
+    }
+
+    @Test("Those of a partition that leaves are dropped, the others keep their order")
+    func removal() {
+        var ready = ReadyRecords(maximumBatch: 4)
+        for offset in 0..<10 as Range<Int64> {
+            var both = records([offset], 0) + records([offset], 1)
+            ready.append(&both)
+        }
+        ready.removeAll(of: [TopicPartition(topic: "t", partition: 0)])
+        #expect(ready.count == 10)
+        var taken: [KafkaRecord] = []
+        while let batch = ready.take() { taken += batch }
+        #expect(taken == records(0..<10, 1))
+        ready.removeAll()
+        #expect(ready.take() == nil)
     }
 }
