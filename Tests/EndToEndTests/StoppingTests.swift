@@ -1,5 +1,6 @@
 import Foundation
 import JSON
+import Kafka
 import Support
 import Testing
 
@@ -225,6 +226,49 @@ extension EndToEndTests {
                 #expect(answer.exit == .status(0), "\(question): \(answer)")
                 #expect(!answer.output.isEmpty)
             }
+        }
+
+        /// A dispatcher whose Postgres is nowhere, so that it gets no further than Kafka's client.
+        private func dispatcher(kafka servers: String) async throws -> ChildProcess {
+            let key = Data(repeating: 7, count: 32).base64EncodedString()
+            return try await ChildProcess.start(
+                Stack.executable("carillon-dispatcher"),
+                environment: [
+                    "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                    "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+                    "KAFKA_BOOTSTRAP_SERVERS": servers, "CARILLON_MASTER_KEYS": "k:\(key)",
+                ]
+            )
+        }
+
+        @Test(
+            "No broker at the start: not ready, with the reason, and it stays up until it is asked"
+        )
+        func brokerAbsent() async throws {
+            let process = try await dispatcher(kafka: "127.0.0.1:1")
+            let url = "http://127.0.0.1:\(try await process.port())"
+            let reason = try await eventually("readyz says why") {
+                let answer = try await http("GET", "\(url)/readyz")
+                #expect(answer.status == 503)
+                return try JSONValue.parse(answer.body)["notReady"]?.array?
+                    .first { $0["part"]?.string == "kafka producer" }?["reason"]?.string
+                    .flatMap { $0.contains("reaches no broker") ? $0 : nil }
+            }
+            #expect(reason.contains("_TRANSPORT"))
+            #expect(try await http("GET", "\(url)/livez").status == 200)
+            #expect(await process.stop() == .status(0), "\(process.lastWords)")
+        }
+
+        @Test("A cluster that refuses the producer for good: the service ends with 1 and says why")
+        func fatalBroker() async throws {
+            let cluster = try MockKafkaCluster()
+            defer { cluster.close() }
+            cluster.refuse(.initProducerID, with: .clusterAuthorizationFailed, times: 10)
+            let process = try await dispatcher(kafka: cluster.bootstrapServers)
+            #expect(await process.exit() == .status(1), "\(process.lastWords)")
+            let last = try #require(process.events.last)
+            #expect(last["level"]?.string == "critical")
+            #expect(last["error"]?.string?.contains("CLUSTER_AUTHORIZATION_FAILED") == true)
         }
 
         @Test(
