@@ -126,7 +126,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "Benchmarks",
-            dependencies: ["EventLoop", "JSON", "Postgres"],
+            dependencies: ["EventLoop", "JSON", "Kafka", "Postgres"],
             path: "Tests/Benchmarks",
             exclude: ["record.json", "orjson_figures.py", "postgres.sql"],
             swiftSettings: settings

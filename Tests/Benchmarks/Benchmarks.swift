@@ -15,7 +15,10 @@ struct Benchmarks {
             case "postgres":
                 let server = ProcessInfo.processInfo.environment["DATABASE_URL"]
                 print(try await measurePostgres(Array(arguments.dropFirst()), server: server))
-            default: throw BenchmarkError("usage: carillon-bench json FILE | postgres …")
+            case "kafka":
+                let servers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"]
+                print(try await measureKafka(Array(arguments.dropFirst()), servers: servers))
+            default: throw BenchmarkError("usage: carillon-bench json FILE | postgres … | kafka …")
             }
         } catch {
             FileHandle.standardError.write(Data("carillon-bench: \(error)\n".utf8))
