@@ -1,7 +1,7 @@
 internal import CUV
 
 extension EventLoop {
-    /// Waits on one of the loop's timers, wherever it is called from.
+    /// Waits on the loop's clock, to the millisecond, wherever it is called from.
     ///
     /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops.
     package func sleep(for duration: Duration) async throws {
@@ -12,7 +12,7 @@ extension EventLoop {
                 onLoop { sleeper.start(duration, on: self, continuation) }
             }
         } onCancel: {
-            execute { sleeper.cancel() }
+            execute { sleeper.cancel(on: self) }
         }
     }
 
@@ -34,39 +34,6 @@ extension EventLoop {
     /// Now where this is the loop, else soon.
     private func onLoop(_ body: @escaping @Sendable () -> Void) {
         if isCurrent { body() } else { execute(body) }
-    }
-}
-
-/// One sleeping task; confined to the loop. A cancellation may come before the start.
-private final class Sleeper: @unchecked Sendable {
-    private var timer: LoopTimer?
-    private var continuation: CheckedContinuation<Void, any Error>?
-    private var isCancelled = false
-
-    func start(
-        _ duration: Duration,
-        on loop: EventLoop,
-        _ continuation: CheckedContinuation<Void, any Error>
-    ) {
-        guard !isCancelled, !loop.isStopping else {
-            continuation.resume(throwing: CancellationError())
-            return
-        }
-        self.continuation = continuation
-        let timer = loop.schedule(after: duration) { self.finish(.success(())) }
-        timer.closedEarly = { self.finish(.failure(CancellationError())) }
-        self.timer = timer
-    }
-
-    func cancel() {
-        isCancelled = true
-        timer?.cancel()
-    }
-
-    private func finish(_ result: Result<Void, any Error>) {
-        timer = nil
-        continuation?.resume(with: result)
-        continuation = nil
     }
 }
 

@@ -40,11 +40,21 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// Enqueued on the loop itself; touched by its thread alone.
     private var local: [Work] = []
     private var endOfTurn: [() -> Void] = []
+    /// Empty, with the memory that these two had the round before.
+    private var spareWork: [Work] = []
+    private var spareFlushes: [() -> Void] = []
     private var isIdling = false
     /// A stop has closed what there was; what comes after it must not wait. The loop's own.
     private(set) var isStopping = false
     private var stopped: CheckedContinuation<Void, Never>?
     private var watchdog = Watchdog()
+    private var sleepers: SleepQueue?
+    /// How many jobs and bodies have been through the queue: what a hop that is free does not add
+    /// to. The loop's own.
+    package private(set) var queueTrips = 0
+    /// What had to be left registered when the loop ended, as libuv saw it: nothing. Read it after
+    /// `stop`.
+    package private(set) var hasLeftovers = false
 
     /// How often a drain looks again at what its own jobs enqueued, before descriptors get a turn.
     private static let roundsPerDrain = 32
@@ -163,19 +173,35 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             }
             if local.isEmpty {
                 if endOfTurn.isEmpty { break }
-                let flushes = endOfTurn
-                endOfTurn.removeAll(keepingCapacity: true)
-                for flush in flushes { flush() }
+                runFlushes()
                 continue
             }
-            let batch = local
-            local.removeAll(keepingCapacity: true)
-            for work in batch { run(work) }
+            runBatch()
         }
         keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
     }
 
+    /// What the jobs of the batch enqueue themselves goes into another array, for the next round.
+    private func runBatch() {
+        var batch = spareWork
+        spareWork = []
+        swap(&batch, &local)
+        for work in batch { run(work) }
+        batch.removeAll(keepingCapacity: true)
+        spareWork = batch
+    }
+
+    private func runFlushes() {
+        var flushes = spareFlushes
+        spareFlushes = []
+        swap(&flushes, &endOfTurn)
+        for flush in flushes { flush() }
+        flushes.removeAll(keepingCapacity: true)
+        spareFlushes = flushes
+    }
+
     private func run(_ work: Work) {
+        queueTrips &+= 1
         switch work {
         case .job(let job):
             unsafe job.runSynchronously(
@@ -184,6 +210,41 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             )
         case .body(let body): body()
         }
+    }
+
+    /// Nil once a stop has begun: nothing may begin to wait then.
+    var sleepQueue: SleepQueue? {
+        if isStopping { return nil }
+        if let sleepers { return sleepers }
+        let made = SleepQueue(on: self)
+        sleepers = made
+        return made
+    }
+
+    /// Tasks that `sleep`. On the loop only.
+    package var sleeperCount: Int {
+        checkIsolated()
+        return sleepers?.sleeperCount ?? 0
+    }
+
+    /// The handles of listeners, streams, watches, timers and signals that are open; all sleepers
+    /// together have one. On the loop only.
+    package var openHandles: Int {
+        checkIsolated()
+        var count = 0
+        unsafe withUnsafeMutablePointer(to: &count) { pointer in
+            unsafe uv_walk(
+                uv,
+                { handle, count in
+                    guard let handle = unsafe handle, unsafe uv_is_closing(handle) == 0,
+                        unsafe handle.pointee.data != nil
+                    else { return }
+                    unsafe count?.assumingMemoryBound(to: Int.self).pointee += 1
+                },
+                pointer
+            )
+        }
+        return count
     }
 
     /// An active idle handle makes libuv look at the descriptors without waiting.
@@ -255,7 +316,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             if left == 0 { break }
             drainWithoutHandles()
         }
-        unsafe uv_loop_close(uv)
+        sleepers = nil
+        hasLeftovers = unsafe uv_loop_close(uv) != 0
         stopped?.resume()
     }
 

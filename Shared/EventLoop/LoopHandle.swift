@@ -121,8 +121,6 @@ package final class DescriptorWatch: LoopHandle {
 package final class LoopTimer: LoopHandle {
     private var body: (() -> Void)?
     private let repeats: Bool
-    /// Called when the timer is closed before it fired, at the loop's stop too.
-    var closedEarly: (() -> Void)?
 
     fileprivate init(
         after delay: Duration,
@@ -151,21 +149,13 @@ package final class LoopTimer: LoopHandle {
 
     private func fire() {
         let body = body
-        if !repeats {
-            closedEarly = nil
-            close()
-        }
+        if !repeats { close() }
         body?()
     }
 
     package func cancel() { close() }
 
-    override func willClose() {
-        body = nil
-        let told = closedEarly
-        closedEarly = nil
-        told?()
-    }
+    override func willClose() { body = nil }
 }
 
 /// Calls back for each signal of one number that the process gets.
