@@ -50,8 +50,8 @@ final class Connection: @unchecked Sendable {
     private var inputHasEnded = false
     private var lastProgress = ContinuousClock.now
     private var lingerDeadline: ContinuousClock.Instant?
-    private var tasks: [Int: Task<Void, Never>] = [:]
-    private var unanswered: Set<Int> = []
+    /// Handlers that run, streams among them; without a task until the first suspension.
+    private var handlers: [Int: Task<Void, Never>?] = [:]
     private var streams: [Int: HTTPBodyWriter] = [:]
 
     /// Beyond it a driver makes no further output until the peer has read.
@@ -161,15 +161,15 @@ final class Connection: @unchecked Sendable {
     func flushSoon() {
         guard !flushIsDue, !isClosed else { return }
         flushIsDue = true
-        server.loop.atEndOfTurn { self.flush() }
+        server.flushAtEndOfTurn(self)
     }
 
-    private func flush() {
+    func flush() {
         guard !isClosed else { return }
         driver?.fillOutput()
         flushIsDue = false
         guard !isClosed else { return }
-        if stream.pendingBytes == 0 { lastProgress = .now }
+        let wasHeldUp = stream.pendingBytes > 0
         if let tls {
             if !output.isEmpty { tls.send(output) }
             if isFinishing, !isLingering { tls.finish() }
@@ -178,6 +178,7 @@ final class Connection: @unchecked Sendable {
             stream.write(output)
         }
         output.removeAll(keepingCapacity: output.capacity <= 64 * 1024)
+        if !wasHeldUp, stream.pendingBytes > 0 { lastProgress = .now }
         if isFinishing, !isLingering { linger() }
         if !streams.isEmpty, stream.pendingBytes == 0 { outputMoved() }
     }
@@ -241,40 +242,65 @@ final class Connection: @unchecked Sendable {
 
     // MARK: Requests
 
-    /// Handlers that run, streams among them.
-    var unansweredCount: Int { unanswered.count }
+    var unansweredCount: Int { handlers.count }
 
     /// Runs a handler; its answer comes to the driver, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
-        unanswered.insert(ticket)
+        handlers.updateValue(nil, forKey: ticket)
         let task = Task.immediate(executorPreference: server.loop) { [self] in
-            let response = await progress.router.answer(progress.request, by: progress.match)
-            guard let stream = response.stream else { return answered(ticket, response) }
-            await run(HTTPBodyWriter(stream, progress, ticket, self), response)
+            await handle(progress, ticket)
         }
-        if unanswered.contains(ticket) { tasks[ticket] = task }
+        if handlers[ticket] != nil { handlers[ticket] = task }
+    }
+
+    private func handle(_ progress: RequestInProgress, _ ticket: Int) async {
+        await progress.runHandler()
+        if let writer = deliver(progress, ticket) { await feed(writer) }
+    }
+
+    /// Gives the answer to the driver; a streamed one's body has to be fed to the writer then.
+    // Inlined, it would have copies of the answer in the frame of every request's task.
+    @inline(never)
+    private func deliver(_ progress: RequestInProgress, _ ticket: Int) -> HTTPBodyWriter? {
+        let response = progress.takeResponse()
+        guard response.stream != nil else {
+            answered(ticket, response)
+            return nil
+        }
+        return startStream(response, of: progress, ticket)
     }
 
     private func answered(_ ticket: Int, _ response: HTTPServerResponse) {
         server.loop.checkIsolated()
-        unanswered.remove(ticket)
-        tasks[ticket] = nil
+        handlers.removeValue(forKey: ticket)
         driver?.answered(ticket, response)
     }
 
     // MARK: Streamed answers
 
-    private func run(_ writer: HTTPBodyWriter, _ response: HTTPServerResponse) async {
+    /// Nil where no body is to follow, as when a HEAD is answered.
+    private func startStream(
+        _ response: HTTPServerResponse,
+        of progress: RequestInProgress,
+        _ ticket: Int
+    ) -> HTTPBodyWriter? {
         server.loop.checkIsolated()
-        let ticket = writer.ticket
-        guard driver?.startStream(ticket, response) == true else {
+        guard let writer = HTTPBodyWriter(response, progress, ticket, self),
+            driver?.startStream(ticket, response) == true
+        else {
             var response = response
             response.stream = nil
-            return answered(ticket, response)
+            answered(ticket, response)
+            return nil
         }
         server.instruments.streams.add(1)
         streams[ticket] = writer
         if isStopping, writer.stream.endsOnStop { endStream(ticket, .serverStops) }
+        return writer
+    }
+
+    private func feed(_ writer: HTTPBodyWriter) async {
+        let ticket = writer.ticket
         var failure: (any Error)?
         do {
             try await writer.stream.body(writer)
@@ -283,9 +309,8 @@ final class Connection: @unchecked Sendable {
         }
         server.loop.checkIsolated()
         server.instruments.streams.add(-1)
-        unanswered.remove(ticket)
-        tasks[ticket] = nil
-        server.record(writer.progress, response)
+        handlers.removeValue(forKey: ticket)
+        server.record(writer.progress, writer.response)
         guard streams.removeValue(forKey: ticket) != nil else { return }
         writer.end(.disconnected)
         driver?.endStream(ticket, isWhole: failure == nil, isLast: false)
@@ -305,11 +330,11 @@ final class Connection: @unchecked Sendable {
         let isWhole = reason == .deadline || reason == .serverStops
         driver?.endStream(ticket, isWhole: isWhole, isLast: true)
         writer.end(reason)
-        tasks[ticket]?.cancel()
+        handlers[ticket]??.cancel()
     }
 
     func cancelTasks() {
-        for task in tasks.values { task.cancel() }
+        for task in handlers.values { task?.cancel() }
     }
 
     // MARK: Time

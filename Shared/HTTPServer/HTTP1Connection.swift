@@ -131,7 +131,7 @@ final class HTTP1Connection: ProtocolDriver {
                 clientCertificateSubject: connection.clientCertificateSubject,
                 connectionID: connection.id
             )
-            let progress = RequestInProgress(request, server.router)
+            let progress = RequestInProgress(request, server)
             parser.maximumBodyBytes = bodyBound(progress)
             current = progress
         } catch {

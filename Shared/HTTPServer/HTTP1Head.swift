@@ -20,29 +20,27 @@ struct PartialHead {
 
     /// `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
     init(requestLine line: ArraySlice<UInt8>, limits: HTTP1Parser.Limits) throws(HTTPProblem) {
-        let parts = line.split(
-            separator: UInt8(ascii: " "),
-            maxSplits: 3,
-            omittingEmptySubsequences: false
-        )
-        guard parts.count == 3, !parts[0].isEmpty, !parts[1].isEmpty else {
-            throw bad("the request line is not a method, a target and a version")
-        }
-        guard parts[0].allSatisfy(isTokenByte) else { throw bad("the method is not a token") }
-        version = try Self.version(parts[2])
-        guard let known = Self.methods.first(where: { $0.name.elementsEqual(parts[0]) })?.method
-        else {
+        let blank = UInt8(ascii: " ")
+        guard let first = line.firstIndex(of: blank), first > line.startIndex,
+            let second = line[(first + 1)...].firstIndex(of: blank), second > first + 1,
+            !line[(second + 1)...].contains(blank)
+        else { throw bad("the request line is not a method, a target and a version") }
+        let (name, path) = (line[..<first], line[(first + 1)..<second])
+        guard name.allSatisfy(isTokenByte) else { throw bad("the method is not a token") }
+        version = try Self.version(line[(second + 1)...])
+        guard let known = Self.methods.first(where: { $0.name.elementsEqual(name) })?.method else {
             throw HTTPProblem(status: 501, detail: "the method is not known")
         }
         method = known
-        guard parts[1].count <= limits.targetBytes else {
+        guard path.count <= limits.targetBytes else {
             throw HTTPProblem(status: 414, detail: "the target is too long")
         }
         // No fragment, and nothing that should have been escaped for certain.
-        guard parts[1].allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
+        guard path.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
             throw bad("the target has a character that cannot be in it")
         }
-        try setTarget(String(decoding: parts[1], as: UTF8.self))
+        try setTarget(String(decoding: path, as: UTF8.self))
+        headers.reserveCapacity(8)
     }
 
     private static func version(_ bytes: ArraySlice<UInt8>) throws(HTTPProblem) -> HTTPVersion {

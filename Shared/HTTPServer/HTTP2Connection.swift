@@ -104,7 +104,7 @@ final class HTTP2Connection: ProtocolDriver {
         stream.deadline = .now + server.configuration.bodyTimeout
         streams[id] = stream
         do throws(HTTPProblem) {
-            let progress = RequestInProgress(try makeRequest(id, head), server.router)
+            let progress = RequestInProgress(try makeRequest(id, head), server)
             stream.progress = progress
             stream.maximumBodyBytes =
                 progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes

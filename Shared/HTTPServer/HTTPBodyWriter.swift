@@ -39,6 +39,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     static let backlogBytes = 64 * 1024
 
     let ticket: Int
+    let response: HTTPServerResponse
     let stream: HTTPBodyStream
     let progress: RequestInProgress
     private weak var connection: Connection?
@@ -50,7 +51,15 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     private var lastTaken = ContinuousClock.now
     private var lastBacklog = 0
 
-    init(_ stream: HTTPBodyStream, _ progress: RequestInProgress, _ ticket: Int, _ at: Connection) {
+    /// Nil for an answer that is whole.
+    init?(
+        _ response: HTTPServerResponse,
+        _ progress: RequestInProgress,
+        _ ticket: Int,
+        _ at: Connection
+    ) {
+        guard let stream = response.stream else { return nil }
+        self.response = response
         self.stream = stream
         self.progress = progress
         self.ticket = ticket

@@ -60,6 +60,8 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
         fields.append(Field(name: name, value: value))
     }
 
+    mutating func reserveCapacity(_ count: Int) { fields.reserveCapacity(count) }
+
     package mutating func remove(_ name: String) {
         fields.removeAll { equalWithoutCase($0.name, name) }
     }

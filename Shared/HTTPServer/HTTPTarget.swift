@@ -43,13 +43,22 @@ struct HTTPTarget {
     /// The segments of a path without escapes and without a query; nil for any other target.
     private static func segments(ofPlain target: String) -> [String]? {
         let bytes = target.utf8
-        let isPlain = bytes.allSatisfy {
-            $0 < 0x80 && $0 != UInt8(ascii: "%") && $0 != UInt8(ascii: "?")
+        var count = 0
+        for byte in bytes {
+            guard byte < 0x80, byte != UInt8(ascii: "%"), byte != UInt8(ascii: "?") else {
+                return nil
+            }
+            if byte == UInt8(ascii: "/") { count += 1 }
         }
-        guard isPlain else { return nil }
-        return target.dropFirst().utf8
-            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-            .map { String(Substring($0)) }
+        var segments: [String] = []
+        segments.reserveCapacity(count)
+        var rest = bytes.dropFirst()
+        while let slash = rest.firstIndex(of: UInt8(ascii: "/")) {
+            segments.append(String(Substring(rest[..<slash])))
+            rest = rest[bytes.index(after: slash)...]
+        }
+        segments.append(String(Substring(rest)))
+        return segments
     }
 }
 

@@ -1,18 +1,47 @@
 internal import Compression
 
 /// A request whose handler is to run, with what the answer's record needs.
-/// Confined to its loop until its handler runs, and not changed from then on.
+/// Confined to its loop, as its handler's task is but for the handler itself.
 final class RequestInProgress: @unchecked Sendable {
     private(set) var request: HTTPServerRequest
     let match: Router.Match
-    let router: Router
+    private let server: ServerLoop
+    private var response = HTTPServerResponse(status: 500)
     let startedAt = ContinuousClock.now
 
-    init(_ request: consuming HTTPServerRequest, _ router: Router) {
-        match = router.match(request.method, request.pathSegments)
+    init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
+        match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
         self.request = request
-        self.router = router
+        self.server = server
+    }
+
+    /// Takes over the answer, once `runHandler` has returned.
+    func takeResponse() -> HTTPServerResponse {
+        defer { response = HTTPServerResponse(status: 500) }
+        return response
+    }
+
+    func runHandler() async {
+        guard case .route(let route, _) = match else { return refuse() }
+        do {
+            response = try await route.handler(request)
+        } catch {
+            fail(error)
+        }
+    }
+
+    // Inlined, each would have copies of the request in the frame of every request, and a task that
+    // needs more than its first kilobyte asks for another.
+    @inline(never)
+    private func refuse() {
+        response = server.router.refusal(of: request, by: match)
+    }
+
+    @inline(never)
+    private func fail(_ error: any Error) {
+        guard case .route(let route, _) = match else { return refuse() }
+        response = server.router.failure(error, of: request, at: route)
     }
 
     /// Gives the request its body, as its sender meant it: without its `Content-Encoding`.

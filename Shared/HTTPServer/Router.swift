@@ -64,7 +64,12 @@ package struct Router: Sendable {
         let match = match(request.method, request.pathSegments)
         var request = request
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
-        return await answer(request, by: match)
+        guard case .route(let route, _) = match else { return refusal(of: request, by: match) }
+        do {
+            return try await route.handler(request)
+        } catch {
+            return failure(error, of: request, at: route)
+        }
     }
 
     func match(_ method: HTTPMethod, _ segments: [String]) -> Match {
@@ -81,35 +86,34 @@ package struct Router: Sendable {
         return allowed.isEmpty ? .nothing : .otherMethods(allowed)
     }
 
-    /// The request has its path's parameters already.
-    func answer(_ request: HTTPServerRequest, by match: Match) async -> HTTPServerResponse {
-        switch match {
-        case .nothing:
-            return notFound(request)
-        case .otherMethods(let allowed):
-            var response = methodNotAllowed(request, allowed)
-            var names = allowed.map(\.rawValue)
-            if allowed.contains(.get), !allowed.contains(.head) { names.append("HEAD") }
-            response.headers["Allow"] = names.sorted().joined(separator: ", ")
-            return response
-        case .route(let route, _):
-            do {
-                return try await route.handler(request)
-            } catch {
-                let response = errorResponse(error, request)
-                if response.status >= 500, !(error is HTTPProblem), !(error is CancellationError) {
-                    log.error(
-                        "request handler failed",
-                        [
-                            .httpMethod: .string(request.method.rawValue),
-                            .httpRoute: .string(route.pattern),
-                            .error: .string(String(describing: error)),
-                        ]
-                    )
-                }
-                return response
-            }
+    /// The answer to what has no route.
+    func refusal(of request: HTTPServerRequest, by match: Match) -> HTTPServerResponse {
+        guard case .otherMethods(let allowed) = match else { return notFound(request) }
+        var response = methodNotAllowed(request, allowed)
+        var names = allowed.map(\.rawValue)
+        if allowed.contains(.get), !allowed.contains(.head) { names.append("HEAD") }
+        response.headers["Allow"] = names.sorted().joined(separator: ", ")
+        return response
+    }
+
+    /// The answer to what a handler threw.
+    func failure(
+        _ error: any Error,
+        of request: HTTPServerRequest,
+        at route: Route
+    ) -> HTTPServerResponse {
+        let response = errorResponse(error, request)
+        if response.status >= 500, !(error is HTTPProblem), !(error is CancellationError) {
+            log.error(
+                "request handler failed",
+                [
+                    .httpMethod: .string(request.method.rawValue),
+                    .httpRoute: .string(route.pattern),
+                    .error: .string(String(describing: error)),
+                ]
+            )
         }
+        return response
     }
 
     struct Route: Sendable {

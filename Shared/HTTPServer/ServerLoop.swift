@@ -23,6 +23,8 @@ final class ServerLoop: @unchecked Sendable {
     /// Connections that have sent further requests before the answer to their first.
     private var postponed: [Int] = []
     private var postponedTurn: LoopTimer?
+    /// Those that have something to write when this turn ends.
+    private var unflushed: [Connection] = []
 
     /// Of those, how many get a turn before the loop looks at its sockets again.
     private static let postponedPerTurn = 64
@@ -121,6 +123,18 @@ final class ServerLoop: @unchecked Sendable {
                 postponedTurn = nil
                 servePostponed()
             }
+        }
+    }
+
+    // MARK: Output
+
+    func flushAtEndOfTurn(_ connection: Connection) {
+        unflushed.append(connection)
+        guard unflushed.count == 1 else { return }
+        loop.atEndOfTurn { [self] in
+            let connections = unflushed
+            unflushed = []
+            for connection in connections { connection.flush() }
         }
     }
 

@@ -21,6 +21,11 @@ struct StreamTests {
             for await reason in channel.stream { return reason }
             return nil
         }
+
+        func expectEnd(_ reason: String, at location: SourceLocation = #_sourceLocation) async {
+            let end = await end()
+            #expect(end == reason, sourceLocation: location)
+        }
     }
 
     /// `GET /endless` writes 16 KiB again and again; `/ticks` sends three events and ends; `/quiet`
@@ -138,7 +143,7 @@ struct StreamTests {
             // did not go on would leave nothing to receive, which is an error after ten seconds.
             while watch.written.load(ordering: .relaxed) <= last { _ = try await wire.receive() }
             wire.close()
-            #expect(await watch.end() == "disconnected")
+            await watch.expectEnd("disconnected")
         }
     }
 
@@ -160,7 +165,7 @@ struct StreamTests {
             )
             while taken < 1 << 20 { taken += try await wire.next(.data, stream: 1).payload.count }
             try await wire.send(Frame(.reset, stream: 1, bigEndianBytes(8)))
-            #expect(await watch.end() == "disconnected")
+            await watch.expectEnd("disconnected")
         }
     }
 
@@ -178,7 +183,7 @@ struct StreamTests {
             let wire = try await FrameWire(port: server.port)
             defer { wire.close() }
             try await wire.send(requestHead(1, "GET", "/endless"))
-            #expect(await watch.end() == "stalled")
+            await watch.expectEnd("stalled")
             #expect(try await wire.next(.reset, stream: 1).number(at: 0) == 2)
         }
     }
@@ -190,13 +195,13 @@ struct StreamTests {
             try await plain.send(get("/quiet"))
             _ = try await plain.receive(until: "data: here\n\n\r\n")
             plain.close()
-            #expect(await watch.end() == "disconnected")
+            await watch.expectEnd("disconnected")
 
             let wire = try await FrameWire(port: server.port)
             try await wire.send(requestHead(1, "GET", "/quiet"))
             _ = try await wire.next(.data, stream: 1)
             wire.close()
-            #expect(await watch.end() == "disconnected")
+            await watch.expectEnd("disconnected")
             let streams = server.metrics.gauge(.httpStreams)
             _ = try await eventually("no stream is left") { streams.value == 0 ? true : nil }
         }
@@ -210,7 +215,7 @@ struct StreamTests {
             try await plain.send(get("/quiet"))
             let text = String(decoding: try await plain.receiveAll(), as: UTF8.self)
             #expect(text.hasSuffix("data: here\n\n\r\n0\r\n\r\n"))
-            #expect(await watch.end() == "deadline")
+            await watch.expectEnd("deadline")
 
             let wire = try await FrameWire(port: server.port)
             defer { wire.close() }
@@ -229,7 +234,7 @@ struct StreamTests {
             let start = ContinuousClock.now
             await server.server.stop(within: .seconds(30))
             #expect(ContinuousClock.now - start < .seconds(10))
-            #expect(await watch.end() == "serverStops")
+            await watch.expectEnd("serverStops")
             let rest = String(decoding: try await plain.receiveAll(), as: UTF8.self)
             #expect(rest == "0\r\n\r\n")
         }
