@@ -126,9 +126,9 @@ let package = Package(
         ),
         .executableTarget(
             name: "Benchmarks",
-            dependencies: ["EventLoop", "JSON", "Kafka", "Postgres"],
+            dependencies: ["EventLoop", "HTTPServer", "JSON", "Kafka", "Postgres"],
             path: "Tests/Benchmarks",
-            exclude: ["record.json", "orjson_figures.py", "postgres.sql"],
+            exclude: ["record.json", "orjson_figures.py", "peers.py", "postgres.sql"],
             swiftSettings: settings
         ),
         tests("JSONTests", ["JSON"]),

@@ -46,6 +46,7 @@ ensure_packages() {
         case "$package" in
             openjdk-*) command -v java >/dev/null && continue ;;
             curl | jq | kcat) command -v "$package" >/dev/null && continue ;;
+            nginx) [[ -x /usr/sbin/nginx ]] && continue ;;
             postgresql) postgres_bin >/dev/null && continue ;;
         esac
         installed "$package" || missing+=("$package")
@@ -63,11 +64,12 @@ ensure_packages() {
         as_root mkdir -p "${no_cluster%/*}"
         printf 'create_main_cluster = false\n' | as_root tee "$no_cluster" >/dev/null
     fi
+    # RUNLEVEL=1: no server is started, as nginx would be.
     local log
     log="$(mktemp)"
     if ! {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update &&
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+            as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q install -y \
                 --no-install-recommends "${missing[@]}"
     } </dev/null >"$log" 2>&1; then
         cat "$log" >&2

@@ -12,13 +12,17 @@ struct Benchmarks {
         do {
             switch arguments.first {
             case "json" where arguments.count == 2: print(try measureJSON(file: arguments[1]))
+            case "http" where arguments.count == 1: try await serveHTTP()
             case "postgres":
                 let server = ProcessInfo.processInfo.environment["DATABASE_URL"]
                 print(try await measurePostgres(Array(arguments.dropFirst()), server: server))
             case "kafka":
                 let servers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"]
                 print(try await measureKafka(Array(arguments.dropFirst()), servers: servers))
-            default: throw BenchmarkError("usage: carillon-bench json FILE | postgres … | kafka …")
+            default:
+                throw BenchmarkError(
+                    "usage: carillon-bench json FILE | http | postgres … | kafka …"
+                )
             }
         } catch {
             FileHandle.standardError.write(Data("carillon-bench: \(error)\n".utf8))
