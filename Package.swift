@@ -126,7 +126,9 @@ let package = Package(
         ),
         .executableTarget(
             name: "Benchmarks",
-            dependencies: ["EventLoop", "HTTPServer", "JSON", "Kafka", "Postgres"],
+            dependencies: [
+                "EventLoop", "HTTPServer", "HTTPTransport", "JSON", "Kafka", "Postgres",
+            ],
             path: "Tests/Benchmarks",
             exclude: ["record.json", "orjson_figures.py", "peers.py", "postgres.sql"],
             swiftSettings: settings

@@ -19,9 +19,10 @@ struct Benchmarks {
             case "kafka":
                 let servers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"]
                 print(try await measureKafka(Array(arguments.dropFirst()), servers: servers))
+            case "transport": print(try await measureTransport(Array(arguments.dropFirst())))
             default:
                 throw BenchmarkError(
-                    "usage: carillon-bench json FILE | http | postgres … | kafka …"
+                    "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
                 )
             }
         } catch {
