@@ -36,7 +36,9 @@ package final class HTTP2ClientSession {
     private let settings: Settings
     private var session: OpaquePointer?
     private let client: ClientRecord.Pointer
-    private var pairs: [nghttp2_nv] = unsafe []
+    /// The fields of the request that is being submitted.
+    private var pairs: UnsafeMutablePointer<nghttp2_nv>
+    private var pairsCapacity = 32
     /// Bytes that `drain` has given so far.
     package private(set) var drainedBytes = 0
 
@@ -46,6 +48,7 @@ package final class HTTP2ClientSession {
     /// The preface and the settings are the first that `drain` gives.
     package init(_ settings: Settings = Settings()) throws(HTTP2SessionError) {
         self.settings = settings
+        unsafe pairs = .allocate(capacity: 32)
         unsafe client = .allocate(capacity: 1)
         unsafe client.initialize(
             to: ClientRecord(
@@ -77,14 +80,16 @@ package final class HTTP2ClientSession {
         var record = unsafe client.pointee.open
         while let this = unsafe record {
             unsafe record = unsafe this.pointee.next
-            unsafe StreamRecord.free(this)
+            unsafe client.pointee.free(this)
         }
         unsafe record = unsafe client.pointee.firstFinished
         while let this = unsafe record {
             unsafe record = unsafe this.pointee.next
-            unsafe StreamRecord.free(this)
+            unsafe client.pointee.free(this)
         }
+        unsafe client.pointee.freeSpare()
         unsafe client.deinitialize(count: 1)
+        unsafe pairs.deallocate()
         unsafe client.deallocate()
     }
 
@@ -158,18 +163,16 @@ package final class HTTP2ClientSession {
         var provider = unsafe nghttp2_data_provider()
         unsafe provider.source.ptr = UnsafeMutableRawPointer(record)
         unsafe provider.read_callback = readRequest
-        let stream = unsafe pairs.withUnsafeBufferPointer { pairs in
-            unsafe nghttp2_submit_request(
-                session,
-                nil,
-                pairs.baseAddress,
-                pairs.count,
-                &provider,
-                record
-            )
-        }
+        let stream = unsafe nghttp2_submit_request(
+            session,
+            nil,
+            pairs,
+            template.count,
+            &provider,
+            record
+        )
         guard stream > 0 else {
-            unsafe StreamRecord.free(record)
+            unsafe client.pointee.free(record)
             throw .noStream
         }
         unsafe record.pointee.stream = stream
@@ -188,14 +191,13 @@ package final class HTTP2ClientSession {
         let header = MemoryLayout<StreamRecord>.stride
         let texts = values.reduce(path.utf8.count) { $0 + $1.utf8.count }
         let size = header + texts + body.count + StreamRecord.roomForAnswer
-        let block = UnsafeMutableRawPointer.allocate(
-            byteCount: size,
-            alignment: MemoryLayout<StreamRecord>.alignment
-        )
-        unsafe pairs.removeAll(keepingCapacity: true)
-        unsafe pairs.append(
-            contentsOf: UnsafeBufferPointer(start: template.pairs, count: template.count)
-        )
+        let block = unsafe client.pointee.makeBlock(size)
+        if template.count > pairsCapacity {
+            unsafe pairs.deallocate()
+            pairsCapacity = template.count
+            unsafe pairs = .allocate(capacity: pairsCapacity)
+        }
+        unsafe pairs.update(from: template.pairs, count: template.count)
         var next = unsafe (block + header).assumingMemoryBound(to: UInt8.self)
         var isValid = unsafe place(path, at: &next, HTTP2.RequestTemplate.pathIndex)
         let first = template.count - template.varyingCount
@@ -220,6 +222,7 @@ package final class HTTP2ClientSession {
                 sentFrom: drainedBytes,
                 body: next,
                 bodyCount: body.count,
+                isKept: size <= ClientRecord.keptBlockBytes,
                 answer: next + body.count,
                 answerCapacity: StreamRecord.roomForAnswer
             )
@@ -236,13 +239,17 @@ package final class HTTP2ClientSession {
         var text = text
         let start = unsafe next
         let (count, isValid) = text.withUTF8 { bytes in
-            var isValid = true
+            // Without a branch, so that many bytes are looked at together.
+            var bad: UInt8 = 0
             for offset in 0..<bytes.count {
                 let byte = unsafe bytes[offset]
-                isValid = isValid && byte >= 0x20 && byte != 0x7F
-                unsafe start[offset] = byte
+                bad |= byte < 0x20 ? 1 : 0
+                bad |= byte == 0x7F ? 1 : 0
             }
-            return (bytes.count, isValid)
+            if let first = bytes.baseAddress {
+                unsafe start.update(from: first, count: bytes.count)
+            }
+            return (bytes.count, bad == 0)
         }
         unsafe pairs[index].value = unsafe start
         unsafe pairs[index].valuelen = count
@@ -302,7 +309,7 @@ package final class HTTP2ClientSession {
                 tag: unsafe this.pointee.tag,
                 outcome: unsafe Self.outcome(this)
             )
-            unsafe StreamRecord.free(this)
+            unsafe client.pointee.free(this)
             body(completion)
         }
     }
@@ -326,7 +333,7 @@ package final class HTTP2ClientSession {
                 tag: unsafe this.pointee.tag,
                 outcome: isSent ? .lost : .notSent
             )
-            unsafe StreamRecord.free(this)
+            unsafe client.pointee.free(this)
             body(completion)
         }
     }

@@ -19,6 +19,8 @@ struct StreamRecord {
     let sentFrom: Int
     let body: UnsafeMutablePointer<UInt8>
     let bodyCount: Int
+    /// Its block is of the size that is kept.
+    let isKept: Bool
     var bodyRead = 0
     var stream: Int32 = 0
     var status: Int32 = 0
@@ -58,10 +60,10 @@ struct StreamRecord {
         answerCount += 2
     }
 
-    static func free(_ record: Pointer) {
+    /// Frees what it holds; its block is the caller's.
+    static func empty(_ record: Pointer) {
         if unsafe record.pointee.ownsAnswer { unsafe record.pointee.answer.deallocate() }
         unsafe record.pointee.template.release()
-        unsafe UnsafeMutableRawPointer(record).deallocate()
     }
 }
 
@@ -83,6 +85,9 @@ struct ClientRecord {
     var pingsAnswered = 0
     let maximumHeadBytes: Int
     let maximumBodyBytes: Int
+    /// Blocks of `keptBlockBytes`, for the next requests.
+    var spare: StreamRecord.Pointer?
+    var spareCount = 0
     /// The last stream that was looked up: fields come one after the other.
     var cachedStream: Int32 = 0
     var cached: StreamRecord.Pointer?
@@ -90,6 +95,41 @@ struct ClientRecord {
     init(maximumHeadBytes: Int, maximumBodyBytes: Int) {
         self.maximumHeadBytes = maximumHeadBytes
         self.maximumBodyBytes = maximumBodyBytes
+    }
+
+    /// A request with 400 bytes of body fits; larger ones get a block of their own size.
+    static let keptBlockBytes = 1024
+    static let keptBlocks = 1024
+
+    mutating func makeBlock(_ bytes: Int) -> UnsafeMutableRawPointer {
+        if bytes <= Self.keptBlockBytes, let block = unsafe spare {
+            unsafe spare = unsafe block.pointee.next
+            spareCount -= 1
+            return UnsafeMutableRawPointer(block)
+        }
+        return UnsafeMutableRawPointer.allocate(
+            byteCount: max(bytes, Self.keptBlockBytes),
+            alignment: MemoryLayout<StreamRecord>.alignment
+        )
+    }
+
+    mutating func free(_ record: StreamRecord.Pointer) {
+        let isKept = unsafe record.pointee.isKept && spareCount < Self.keptBlocks
+        unsafe StreamRecord.empty(record)
+        guard isKept else {
+            unsafe UnsafeMutableRawPointer(record).deallocate()
+            return
+        }
+        unsafe record.pointee.next = unsafe spare
+        unsafe spare = unsafe record
+        spareCount += 1
+    }
+
+    mutating func freeSpare() {
+        while let block = unsafe spare {
+            unsafe spare = unsafe block.pointee.next
+            unsafe UnsafeMutableRawPointer(block).deallocate()
+        }
     }
 
     mutating func link(_ record: StreamRecord.Pointer) {

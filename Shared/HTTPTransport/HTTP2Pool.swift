@@ -25,15 +25,26 @@ package final class HTTP2Pool: @unchecked Sendable {
         case open, closing, closed
     }
 
+    /// Requests that came together are kept together, until the last of them has ended.
+    private final class Batch {
+        let requests: [HTTP2Request]
+        let completion: Completion
+
+        init(_ requests: [HTTP2Request], _ completion: @escaping Completion) {
+            self.requests = requests
+            self.completion = completion
+        }
+    }
+
     private struct Slot {
-        /// Nil where the slot is free.
-        var request: HTTP2Request?
+        /// Nil where the request has ended.
+        var batch: Batch?
         var index = 0
-        var completion: Completion?
-        var sentAt: Int64?
+        /// Negative while it waits.
+        var sentAt: Int64 = -1
         var connection = 0
         var stream: Int32 = 0
-        var refusals = 0
+        var refusals: Int32 = 0
     }
 
     let configuration: HTTP2PoolConfiguration
@@ -57,6 +68,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
     private let start = ContinuousClock.now
+    /// Since the start, read anew where something comes in.
+    private var now: Int64 = 0
     private var itself: HTTP2Pool?
 
     private static let tick = Duration.milliseconds(50)
@@ -104,7 +117,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// loop, once for each index, never before this returns.
     package func send(_ requests: [HTTP2Request], completion: @escaping Completion) {
         assert(loop.isCurrent)
-        let now = milliseconds
+        now = milliseconds
+        let batch = Batch(requests, completion)
         for (index, request) in requests.enumerated() {
             guard state == .open, wheel.count < configuration.maximumRequests else {
                 let kind: HTTPTransportError.Kind = state == .open ? .overloaded : .closed
@@ -112,7 +126,7 @@ package final class HTTP2Pool: @unchecked Sendable {
                 loop.atEndOfTurn { completion(index, .failure(error)) }
                 continue
             }
-            let slot = Slot(request: request, index: index, completion: completion)
+            let slot = Slot(batch: batch, index: index)
             let number = freeSlots.popLast() ?? slots.count
             if number == slots.count { slots.append(slot) } else { slots[number] = slot }
             let due = (now + Int64(request.timeout.milliseconds) + Self.tickMilliseconds - 1)
@@ -165,6 +179,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func atEndOfTurn() {
         isAtEndOfTurn = false
         guard state != .closed else { return }
+        now = milliseconds
         shareOut()
         openConnections()
         for connection in connections {
@@ -182,7 +197,6 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     private func shareOut() {
-        let now = milliseconds
         while waiting.count > 0 {
             var best: HTTP2Connection?
             var room = 0
@@ -196,7 +210,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             best.rule.sent(at: now)
             for _ in 0..<share {
                 guard let number = waiting.next() else { break }
-                submit(number, on: best, now)
+                submit(number, on: best)
             }
         }
     }
@@ -207,15 +221,16 @@ package final class HTTP2Pool: @unchecked Sendable {
         return connection.rule.capacity(free: session.freeStreams, open: session.openStreams)
     }
 
-    private func submit(_ number: Int, on connection: HTTP2Connection, _ now: Int64) {
+    private func submit(_ number: Int, on connection: HTTP2Connection) {
         // One that has run out of time while it waited.
-        guard let request = slots[number].request else { return forget(number) }
+        guard let batch = slots[number].batch else { return forget(number) }
+        let index = slots[number].index
         do {
             slots[number].stream = try connection.session.submit(
-                request.head.template,
-                path: request.path,
-                values: request.values,
-                body: request.body,
+                batch.requests[index].head.template,
+                path: batch.requests[index].path,
+                values: batch.requests[index].values,
+                body: batch.requests[index].body,
                 tag: number
             )
             slots[number].connection = connection.number
@@ -284,7 +299,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     func received(_ connection: HTTP2Connection) {
-        connection.rule.heard(at: milliseconds)
+        now = milliseconds
+        connection.rule.heard(at: now)
         let session = connection.session
         if session.isGoingAway, !connection.rule.isRetiring {
             connection.rule.retire()
@@ -308,7 +324,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         _ end: HTTPTransportError?
     ) {
         let number = completion.tag
-        guard slots[number].request != nil else { return freeSlots.append(number) }
+        guard slots[number].batch != nil else { return freeSlots.append(number) }
         switch completion.outcome {
         case .answered(let answer):
             if !connection.rule.hasAnswered {
@@ -318,7 +334,7 @@ package final class HTTP2Pool: @unchecked Sendable {
                     min(configuration.maximumStreams, connection.session.peerStreamLimit)
                 )
             }
-            connection.rule.answered(status: answer.status, at: milliseconds)
+            connection.rule.answered(status: answer.status, at: now)
             finish(number, .success(HTTP2Response(answer, connection: connection.number)))
         case .notProcessed:
             slots[number].refusals += connection.session.isGoingAway ? 0 : 1
@@ -348,7 +364,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             error.requestWasNotSent = true
             return finish(number, .failure(error))
         }
-        slots[number].sentAt = nil
+        slots[number].sentAt = -1
         waiting.putBack(number)
     }
 
@@ -381,12 +397,11 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     private func finish(_ number: Int, _ result: Result<HTTP2Response, HTTPTransportError>) {
-        let slot = slots[number]
-        slots[number] = Slot()
         freeSlots.append(number)
-        guard slot.request != nil else { return }
+        guard let batch = slots[number].batch.take() else { return }
+        let index = slots[number].index
         wheel.remove(number)
-        slot.completion?(slot.index, result)
+        batch.completion(index, result)
     }
 
     // MARK: Time
@@ -412,10 +427,10 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     func timePasses() {
-        let now = milliseconds
+        now = milliseconds
         for number in wheel.advance(to: now / Self.tickMilliseconds) { timedOut(number) }
         // Where nothing moves, the line still does.
-        while let first = waiting.first, slots[first].request == nil, let number = waiting.next() {
+        while let first = waiting.first, slots[first].batch == nil, let number = waiting.next() {
             forget(number)
         }
         for connection in connections where connection.phase == .open {
@@ -437,18 +452,18 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// The slot stays taken until its stream has ended, or its turn in the line has come.
     private func timedOut(_ number: Int) {
         let slot = slots[number]
-        slots[number] = Slot()
-        guard slot.request != nil else { return }
-        if let sentAt = slot.sentAt {
+        guard let batch = slots[number].batch.take() else { return }
+        let wasSent = slot.sentAt >= 0
+        if wasSent {
             if let connection = connections.first(where: { $0.number == slot.connection }) {
                 connection.session.cancel(stream: slot.stream)
-                connection.rule.timedOut(sentAt: sentAt)
+                connection.rule.timedOut(sentAt: slot.sentAt)
             }
         } else {
             waiting.left()
         }
-        let error = HTTPTransportError(.timeout, requestWasNotSent: slot.sentAt == nil)
-        slot.completion?(slot.index, .failure(error))
+        let error = HTTPTransportError(.timeout, requestWasNotSent: !wasSent)
+        batch.completion(slot.index, .failure(error))
     }
 
     private static func lost(_ detail: String) -> HTTPTransportError {

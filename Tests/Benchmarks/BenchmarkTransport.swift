@@ -40,7 +40,8 @@ func measureTransport(_ arguments: [String]) async throws -> String {
         paths: paths,
         body: body,
         total: requests,
-        window: max(512, connections * streams * 2)
+        window: max(512, connections * streams * 2),
+        connections: connections
     )
     let elapsed = await withCheckedContinuation { continuation in
         loop.execute { sender.run { continuation.resume(returning: $0) } }
@@ -62,6 +63,7 @@ private final class TransportSender: @unchecked Sendable {
     private let body: [UInt8]
     private let total: Int
     private let window: Int
+    private let connections: Int
     private var sent = 0
     private var answered = 0
     private(set) var accepted = 0
@@ -75,7 +77,8 @@ private final class TransportSender: @unchecked Sendable {
         paths: [String],
         body: [UInt8],
         total: Int,
-        window: Int
+        window: Int,
+        connections: Int
     ) {
         self.pool = pool
         self.head = head
@@ -83,6 +86,7 @@ private final class TransportSender: @unchecked Sendable {
         self.body = body
         self.total = total
         self.window = window
+        self.connections = connections
     }
 
     func run(_ done: @escaping (Duration) -> Void) {
@@ -97,7 +101,9 @@ private final class TransportSender: @unchecked Sendable {
             let requests = (0..<count).map { offset in
                 HTTP2Request(
                     head,
-                    path: paths[(sent + offset) % paths.count],
+                    // h2load's connections go through the paths side by side, which a server that
+                    // keeps open files likes.
+                    path: paths[(sent + offset) / connections % paths.count],
                     values: [identifier(sent + offset)],
                     body: body
                 )
@@ -123,8 +129,15 @@ private final class TransportSender: @unchecked Sendable {
 
     /// In the form of a UUID, another one for each request.
     private func identifier(_ number: Int) -> String {
-        let digits = String(UInt64(number) &* 0x9E37_79B9_7F4A_7C15 | 1 << 63, radix: 16)
-        return
-            "\(digits.prefix(8))-\(digits.dropFirst(8).prefix(4))-4000-8000-0000\(digits.suffix(8))"
+        var bits = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
+        return unsafe String(unsafeUninitializedCapacity: 36) { bytes in
+            for index in 0..<36 {
+                let digit = UInt8(truncatingIfNeeded: bits & 15)
+                let isDash = index == 8 || index == 13 || index == 18 || index == 23
+                unsafe bytes[index] = isDash ? 45 : digit < 10 ? 48 + digit : 87 + digit
+                bits = bits << 60 | bits >> 4
+            }
+            return 36
+        }
     }
 }
