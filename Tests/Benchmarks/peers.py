@@ -142,10 +142,10 @@ def main():
     honest(1)
     figures = {
         "alone": honest(),
+        "idle": beside(rest, IDLE),
         "request_line": beside(dribble, SLOW, b"GET /"),
         "headers": beside(dribble, SLOW, GET[:-2] + b"X: "),
         "body": beside(dribble, SLOW, POST),
-        "idle": beside(rest, IDLE),
         "devour": beside(devour, GREEDY),
         "hammer": hammered(),
     }
