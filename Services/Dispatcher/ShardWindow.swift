@@ -1,0 +1,305 @@
+/// The members of one shard between its durable cursor and what was read of it, in the order of
+/// their object ids. Pure: no clock, no I/O.
+///
+/// A member is unsent, in flight or ended. A checkpoint records a prefix: what has ended with its
+/// end, and a member that is still in flight as a row of its own, which is settled like any other
+/// row when its answer comes. So the cursor never jumps over a member that nobody would know of.
+///
+/// The bound of promise 3, to the unit: what a crash repeats is what was sent and is not recorded.
+/// Of a shard at most `checkpointEvery` ended members are in that state without a slot of the flight
+/// budget; every other one holds a slot, whose sum is the budget's. Beyond that no more than `reach`
+/// lie between the cursor and the last one sent.
+struct ShardWindow<Member, End> {
+    private enum State {
+        case unsent
+        case inFlight
+        case ended(End)
+        /// In flight, and being written down as a row.
+        case leaving
+        /// Answered while it was being written down as a row: a row that ends at once.
+        case leftWith(End)
+    }
+
+    private struct Entry {
+        let member: Member
+        var state = State.unsent
+        /// Whether it counts in the flight budget.
+        var holdsSlot = false
+    }
+
+    /// What the end of a member changes.
+    enum Arrival {
+        /// It waits here for its checkpoint, and its slot is free.
+        case freed
+        /// It waits here for its checkpoint, and keeps its slot until then.
+        case kept
+        /// A checkpoint has made it a row, to be settled as one; it keeps its slot until then.
+        case row(Member)
+        /// It has ended already.
+        case unknown
+    }
+
+    /// How far a checkpoint goes.
+    enum Extent {
+        /// As far as all have ended, and over those in flight that `checkpointEvery` ended ones have
+        /// overtaken.
+        case ended
+        /// Up to the last that has ended.
+        case answered
+        /// Up to the last that was sent.
+        case sent
+    }
+
+    struct Checkpoint {
+        struct Record {
+            let member: Member
+            /// `nil`: it is in flight, and becomes a row.
+            let end: End?
+        }
+
+        let records: [Record]
+        /// The last member recorded; `nil` where there is none, so that the cursor stays.
+        var last: Member? { records.last?.member }
+        let isFinished: Bool
+    }
+
+    /// What a checkpoint that is durable has left behind.
+    struct Written {
+        /// Those that gave their slot back, having kept it after their end.
+        var freed: [Member] = []
+        /// Those that are rows now and in flight.
+        var rows: [Member] = []
+        /// Those that are rows now and have ended meanwhile.
+        var endedRows: [(member: Member, end: End)] = []
+    }
+
+    let checkpointEvery: Int
+    /// How many may be sent beyond the durable cursor.
+    let reach: Int
+
+    private var entries: ContiguousArray<Entry> = []
+    /// Where in `entries` the member at `base` is; those before are gone.
+    private var head = 0
+    /// The first that is not recorded.
+    private(set) var base = 0
+    /// The first that is not sent.
+    private(set) var next = 0
+    /// The first from `base` on that has not ended.
+    private var firstOpen = 0
+    private(set) var inFlight = 0
+    /// Ended, and not recorded.
+    private(set) var ended = 0
+    /// Of these, how many do not hold a slot.
+    private var slotless = 0
+    /// Up to where the checkpoint that is under way goes, and whether it is the shard's last.
+    private var writing: (end: Int, isLast: Bool)?
+    /// Members that are rows, by position, until their answers come.
+    private var rows: [Int: Member] = [:]
+    private var lastIsRead = false
+    private(set) var isFinished = false
+
+    /// - Parameters:
+    ///   - checkpointEvery: 1 or more.
+    ///   - inFlightShare: How much of what may be in flight is meant for one shard, 0 or more.
+    init(checkpointEvery: Int, inFlightShare: Int) {
+        self.checkpointEvery = max(1, checkpointEvery)
+        reach = self.checkpointEvery + max(0, inFlightShare)
+    }
+
+    private var end: Int { base + entries.count - head }
+
+    private func index(_ position: Int) -> Int { position - base + head }
+
+    subscript(position: Int) -> Member { entries[index(position)].member }
+
+    // MARK: Reading
+
+    mutating func append(_ members: [Member], isLast: Bool) {
+        entries.reserveCapacity(entries.count + members.count)
+        for member in members { entries.append(Entry(member: member)) }
+        if isLast { lastIsRead = true }
+    }
+
+    /// Read and not sent.
+    var unsent: Int { end - next }
+
+    var hasReadAll: Bool { lastIsRead }
+
+    // MARK: Sending
+
+    /// Sent beyond the durable cursor.
+    var beyond: Int { next - base }
+
+    /// How many may be sent now.
+    var room: Int { max(0, min(unsent, reach - beyond)) }
+
+    /// Takes members to be sent, each with a slot of the flight budget. At most `room`.
+    mutating func take(_ count: Int) -> Range<Int> {
+        let taken = next..<(next + min(count, room))
+        for position in taken {
+            entries[index(position)].state = .inFlight
+            entries[index(position)].holdsSlot = true
+        }
+        next = taken.upperBound
+        inFlight += taken.count
+        return taken
+    }
+
+    /// Those of the last that were taken which were not sent after all; their slots are the
+    /// caller's.
+    mutating func putBack(from position: Int) {
+        for position in max(position, base)..<next {
+            let index = index(position)
+            guard case .inFlight = entries[index].state else { continue }
+            entries[index].state = .unsent
+            entries[index].holdsSlot = false
+            inFlight -= 1
+        }
+        next = max(position, base)
+    }
+
+    // MARK: Ends
+
+    mutating func ended(_ position: Int, _ end: End) -> Arrival {
+        guard position >= base else {
+            guard let member = rows.removeValue(forKey: position) else { return .unknown }
+            return .row(member)
+        }
+        guard position < next else { return .unknown }
+        let index = index(position)
+        switch entries[index].state {
+        case .inFlight:
+            entries[index].state = .ended(end)
+            inFlight -= 1
+            ended += 1
+            if position == firstOpen { passEnded() }
+            guard slotless < checkpointEvery else { return .kept }
+            slotless += 1
+            entries[index].holdsSlot = false
+            return .freed
+        case .leaving:
+            entries[index].state = .leftWith(end)
+            inFlight -= 1
+            return .kept
+        case .unsent, .ended, .leftWith: return .unknown
+        }
+    }
+
+    private mutating func passEnded() {
+        while firstOpen < next, case .ended = entries[index(firstOpen)].state { firstOpen += 1 }
+    }
+
+    // MARK: Checkpoints
+
+    var isWriting: Bool { writing != nil }
+
+    /// Ended without a gap from the cursor on.
+    var contiguous: Int { firstOpen - base }
+
+    /// Whether all there is has been sent.
+    var hasSentAll: Bool { lastIsRead && unsent == 0 }
+
+    /// Whether a checkpoint is due by what there is to record; others are due by time.
+    var isCheckpointDue: Bool {
+        guard !isWriting, !isFinished else { return false }
+        return contiguous * 2 >= checkpointEvery || ended - contiguous >= checkpointEvery
+            || (hasSentAll && inFlight == 0)
+    }
+
+    /// Begins one; it is under way until `written`, and may be written any number of times.
+    ///
+    /// - Returns: `nil` where there is nothing to record, or one is under way.
+    mutating func beginCheckpoint(_ extent: Extent = .ended) -> Checkpoint? {
+        guard !isWriting, !isFinished else { return nil }
+        let stop = self.end(of: extent)
+        let finishes = lastIsRead && stop == end
+        guard stop > base || finishes else { return nil }
+        var records: [Checkpoint.Record] = []
+        records.reserveCapacity(stop - base)
+        for position in base..<stop {
+            let index = index(position)
+            switch entries[index].state {
+            case .ended(let end):
+                records.append(Checkpoint.Record(member: entries[index].member, end: end))
+            case .inFlight:
+                entries[index].state = .leaving
+                records.append(Checkpoint.Record(member: entries[index].member, end: nil))
+            case .unsent, .leaving, .leftWith: preconditionFailure("not to be recorded")
+            }
+        }
+        writing = (stop, finishes)
+        return Checkpoint(records: records, isFinished: finishes)
+    }
+
+    private func end(of extent: Extent) -> Int {
+        switch extent {
+        case .sent: return next
+        case .answered:
+            var stop = next
+            while stop > firstOpen, !isEnded(stop - 1) { stop -= 1 }
+            return stop
+        case .ended:
+            var stop = firstOpen
+            var later = ended - contiguous
+            // What comes after a member in flight that has been overtaken by enough.
+            while stop < next {
+                if isEnded(stop) {
+                    later -= 1
+                } else if later < checkpointEvery {
+                    break
+                }
+                stop += 1
+            }
+            return stop
+        }
+    }
+
+    private func isEnded(_ position: Int) -> Bool {
+        if case .ended = entries[index(position)].state { true } else { false }
+    }
+
+    /// The checkpoint is durable: the cursor moves on.
+    mutating func written() -> Written {
+        guard let (stop, isLast) = writing else { return Written() }
+        var written = Written()
+        for position in base..<stop {
+            let entry = entries[index(position)]
+            switch entry.state {
+            case .ended:
+                ended -= 1
+                if entry.holdsSlot { written.freed.append(entry.member) } else { slotless -= 1 }
+            case .leaving:
+                inFlight -= 1
+                rows[position] = entry.member
+                written.rows.append(entry.member)
+            case .leftWith(let end):
+                written.endedRows.append((entry.member, end))
+            case .unsent, .inFlight: break
+            }
+        }
+        head += stop - base
+        base = stop
+        if head > 4096 || head == entries.count {
+            entries.removeFirst(head)
+            head = 0
+        }
+        writing = nil
+        if firstOpen < base { firstOpen = base }
+        passEnded()
+        isFinished = isLast
+        return written
+    }
+
+    // MARK: The end
+
+    /// Members that ended and hold a slot still, for a shard that is given up.
+    func heldByEnded() -> [Member] {
+        entries[head...].filter { entry in
+            guard entry.holdsSlot else { return false }
+            switch entry.state {
+            case .ended, .leftWith: return true
+            case .unsent, .inFlight, .leaving: return false
+            }
+        }.map(\.member)
+    }
+}
