@@ -65,11 +65,20 @@ package actor PostgresTransaction {
 
     /// Statements without parameters, separated by semicolons: a migration's text.
     package func script(_ sql: String) async throws {
-        _ = try await pipeline([("SELECT 1", [])])
+        _ = try await plain { try await $0.runScript(sql) }
+    }
+
+    /// Runs what needs plain mode, inside the transaction.
+    func plain<Value: Sendable>(
+        _ body: (PostgresConnection) async throws -> Value
+    ) async throws -> Value {
+        // BEGIN has to be on its way.
+        if case .open = state {} else { _ = try await pipeline([("SELECT 1", [])]) }
         do {
             try connection.leavePipelineMode()
-            _ = try await connection.runScript(sql)
+            let value = try await body(connection)
             try connection.enterPipelineMode()
+            return value
         } catch {
             await connection.abandonPlain(after: error)
             try? connection.enterPipelineMode()

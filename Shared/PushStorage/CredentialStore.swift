@@ -98,6 +98,10 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case outbox = "carillon_outbox"
     /// A push waits to be planned.
     case planning = "carillon_planning"
+    /// Shards of a broadcast wait for a sender.
+    case shards = "carillon_shards"
+    /// A push was cancelled; the payload is its id.
+    case cancelled = "carillon_cancelled"
 }
 
 extension PushDatabase {

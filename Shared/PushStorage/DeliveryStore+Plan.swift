@@ -21,7 +21,7 @@ package struct PlanningPush: Sendable, Equatable {
 
 /// What one page of an audience came to.
 package struct PlannedPage: Sendable, Equatable {
-    /// Deliveries written down; they are due now, and nobody's.
+    /// Deliveries that are on the books now, due now, and nobody's: rows, or members of shards.
     package var inserted: Int
     package var isFinished: Bool
 }
@@ -101,13 +101,21 @@ extension DeliveryStore {
     }
 
     /// Writes the next page of an audience down and moves the cursor, in one transaction. The
-    /// audience is fixed: installations created after the push are not in it.
+    /// audience is fixed: installations created after the push are not in it. One that names neither
+    /// devices nor identities is cut into shards, ten at a time; the others become rows.
     ///
+    /// - Parameters:
+    ///   - session: Has claimed the push.
+    ///   - pushID: Which push.
+    ///   - limit: Rows of a page.
+    ///   - shardSize: Members of a shard; `nil`: rows for everyone.
+    /// - Returns: What the page came to.
     /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
     package func planPage(
         session: Int,
         pushID: String,
-        limit: Int = 5000
+        limit: Int = 5000,
+        shardSize: Int? = nil
     ) async throws -> PlannedPage {
         try await database.transaction { transaction in
             try await SessionStore.hold(session, transaction)
@@ -125,35 +133,47 @@ extension DeliveryStore {
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
                 limit: max(1, limit)
             )
-            let page: (inserted: Int, cursor: String?)
+            let page: AudiencePage
             switch push.request.audience {
             case .tokens(let tokens):
                 page = try await Self.insertTokenPage(push, tokens, start, transaction)
             case .installations(let selectors):
-                page = try await Self.insertPage(push, selectors, start, transaction)
+                if let shardSize, !selectors.isDirect {
+                    page = try await Self.cut(
+                        push,
+                        selectors,
+                        start,
+                        size: max(1, shardSize),
+                        transaction
+                    )
+                } else {
+                    page = try await Self.insertPage(push, selectors, start, transaction)
+                }
             }
             let isFinished = page.cursor == nil
             _ = try await transaction.execute(
                 """
                 UPDATE pushes SET targeted = targeted + $2, pending = pending + $2,
-                    cursor = coalesce($3, cursor),
+                    cursor = coalesce($3, cursor), open_shards = open_shards + $5,
                     planner = CASE WHEN $4 THEN NULL ELSE planner END,
                     status = CASE WHEN NOT $4 THEN status
-                        WHEN pending + $2 = 0 THEN 'done' ELSE 'sending' END,
-                    finished_at = CASE WHEN $4 AND pending + $2 = 0 THEN now() END,
+                        WHEN pending + $2 = 0 AND open_shards + $5 = 0 THEN 'done'
+                        ELSE 'sending' END,
+                    finished_at = CASE WHEN $4 AND pending + $2 = 0 AND open_shards + $5 = 0
+                        THEN now() END,
                     updated_at = now()
                 WHERE id = $1
                 """,
                 [
                     .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
-                    .boolean(isFinished),
+                    .boolean(isFinished), .integer(page.shards),
                 ]
             )
             return PlannedPage(inserted: page.inserted, isFinished: isFinished)
         }
     }
 
-    private static func planningPush(_ row: PostgresRow) throws -> PlanningPush {
+    static func planningPush(_ row: PostgresRow) throws -> PlanningPush {
         let object = try row.json("request").object ?? [:]
         let request: PushRequest
         do throws(PushRequestError) {
@@ -339,11 +359,18 @@ extension DeliveryStore {
     }
 
     /// Where a page of an audience begins.
-    private struct PageStart {
+    struct PageStart {
         let cursor: String?
         /// Microseconds since 1970.
         let plannedUntil: Int64
         let limit: Int
+    }
+
+    struct AudiencePage {
+        var inserted = 0
+        var shards = 0
+        /// Where the next page begins; `nil`: there is none.
+        var cursor: String?
     }
 
     /// A page of a list of tokens; the cursor is how many of them are done.
@@ -352,10 +379,10 @@ extension DeliveryStore {
         _ tokens: [PushRequest.DirectToken],
         _ start: PageStart,
         _ transaction: PostgresTransaction
-    ) async throws -> (inserted: Int, cursor: String?) {
+    ) async throws -> AudiencePage {
         let done = start.cursor.flatMap { Int($0) } ?? 0
         let page = tokens.dropFirst(done).prefix(start.limit)
-        guard !page.isEmpty else { return (0, nil) }
+        guard !page.isEmpty else { return AudiencePage() }
         let inserted = try await transaction.execute(
             tokenSQL,
             tokenParameters(
@@ -364,7 +391,10 @@ extension DeliveryStore {
             )
         )
         let end = done + page.count
-        return (inserted.count, end < tokens.count ? String(end) : nil)
+        return AudiencePage(
+            inserted: inserted.count,
+            cursor: end < tokens.count ? String(end) : nil
+        )
     }
 
     /// A page of installations in the order of their ids; the cursor is the last id that was
@@ -374,8 +404,8 @@ extension DeliveryStore {
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
         _ transaction: PostgresTransaction
-    ) async throws -> (inserted: Int, cursor: String?) {
-        if selectors.selectsNobody { return (0, nil) }
+    ) async throws -> AudiencePage {
+        if selectors.selectsNobody { return AudiencePage() }
         // The app and the time are parameters, not a join: the page is then read from the primary
         // key, from the cursor on, and not from a sort of all that is left.
         var parameters: [PostgresValue] = [
@@ -400,9 +430,12 @@ extension DeliveryStore {
             """,
             parameters
         )
-        guard let row = result.first else { return (0, nil) }
+        guard let row = result.first else { return AudiencePage() }
         let isLast = try row.integer("seen") < start.limit
-        return (try row.integer("inserted"), isLast ? nil : try row.textOrNil("last"))
+        return AudiencePage(
+            inserted: try row.integer("inserted"),
+            cursor: isLast ? nil : try row.textOrNil("last")
+        )
     }
 }
 

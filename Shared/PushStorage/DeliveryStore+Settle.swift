@@ -97,10 +97,10 @@ extension DeliveryStore {
                 delivered = p.delivered + c.delivered, failed = p.failed + c.failed,
                 expired = p.expired + c.expired, suppressed = p.suppressed + c.suppressed,
                 in_doubt = p.in_doubt + c.in_doubt, invalid_tokens = p.invalid_tokens + c.died,
-                status = CASE WHEN p.status = 'sending' AND p.pending = c.settled THEN 'done'
-                    ELSE p.status END,
-                finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled THEN now()
-                    ELSE p.finished_at END,
+                status = CASE WHEN p.status = 'sending' AND p.pending = c.settled
+                    AND p.open_shards = 0 THEN 'done' ELSE p.status END,
+                finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled
+                    AND p.open_shards = 0 THEN now() ELSE p.finished_at END,
                 updated_at = now()
             FROM counts c WHERE p.id = c.push_id
         )
@@ -122,24 +122,55 @@ extension DeliveryStore {
         ]
     }
 
-    /// Marks the installations that still hold a token that died. A token registered after the
-    /// provider found it dead is alive again; one that was replaced is another token. A
-    /// `BadDeviceToken` counts only for an installation that names that environment itself: the push
-    /// may have named a token with the wrong one.
+    /// Finds the tokens of rows that say that they died.
     private static func disableTokens(
         _ dead: [SettledDelivery],
         _ transaction: PostgresTransaction
     ) async throws {
         guard !dead.isEmpty else { return }
+        let byKey = Dictionary(dead.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
+        let rows = try await transaction.execute(
+            """
+            SELECT \(qualified)
+            FROM unnest($1::date[], $2::uuid[], $3::text[]) AS i(day, push_id, target)
+            JOIN deliveries d ON d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+            """,
+            [
+                .textArray(dead.map(\.key.day)), .uuidArray(dead.map(\.key.pushID)),
+                .textArray(dead.map(\.key.target)),
+            ]
+        ).rows
+        var tokens: [DeadToken] = []
+        for row in rows {
+            let delivery = try Delivery.read(row)
+            guard let settled = byKey[delivery.key], let diedAt = settled.tokenDiedAt else {
+                continue
+            }
+            tokens.append(
+                DeadToken(
+                    app: delivery.app,
+                    device: delivery.device,
+                    diedAt: diedAt,
+                    reason: settled.reason
+                )
+            )
+        }
+        try await disable(tokens, transaction)
+    }
+
+    /// Marks the installations that still hold a token that died. A token registered after the
+    /// provider found it dead is alive again; one that was replaced is another token. A
+    /// `BadDeviceToken` counts only for an installation that names that environment itself: the push
+    /// may have named a token with the wrong one.
+    static func disable(_ dead: [DeadToken], _ transaction: PostgresTransaction) async throws {
+        guard !dead.isEmpty else { return }
         _ = try await transaction.execute(
             """
             WITH dead AS (
-                SELECT d.app, d.provider, d.environment,
-                    sha256(convert_to(d.token, 'UTF8')) AS token_hash, i.died_at, i.reason
-                FROM unnest($1::date[], $2::uuid[], $3::text[], $4::timestamptz[], $5::text[])
-                    AS i(day, push_id, target, died_at, reason)
-                JOIN deliveries d ON d.day = i.day AND d.push_id = i.push_id
-                    AND d.target = i.target
+                SELECT i.app, i.provider, i.environment,
+                    sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
+                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
+                    $6::text[]) AS i(app, provider, environment, token, died_at, reason)
             ), found AS (
                 SELECT i.app, i.object_id, dead.reason FROM installations i
                 JOIN dead ON i.app = dead.app AND i.provider = dead.provider
@@ -149,13 +180,15 @@ extension DeliveryStore {
                 WHERE i.valid AND i.token_updated_at <= dead.died_at
                 ORDER BY i.app, i.object_id FOR UPDATE OF i
             )
-            UPDATE installations i SET valid = false, invalid_reason = found.reason
+            UPDATE installations i SET valid = false, invalid_reason = found.reason,
+                invalidated_at = now()
             FROM found WHERE i.app = found.app AND i.object_id = found.object_id
             """,
             [
-                .textArray(dead.map(\.key.day)), .uuidArray(dead.map(\.key.pushID)),
-                .textArray(dead.map(\.key.target)),
-                .timestampArray(dead.map { $0.tokenDiedAt?.microseconds }),
+                .textArray(dead.map(\.app)), .textArray(dead.map(\.device.provider.rawValue)),
+                .textArray(dead.map(\.device.environment.rawValue)),
+                .textArray(dead.map(\.device.token)),
+                .timestampArray(dead.map(\.diedAt.microseconds)),
                 .textArray(dead.map { $0.reason ?? "unregistered" }),
             ]
         )
@@ -181,4 +214,12 @@ extension DeliveryStore {
                 return (a.day, a.pushID, a.target) < (b.day, b.pushID, b.target)
             }
     }
+}
+
+/// A token that a provider says is nobody's any more.
+struct DeadToken {
+    let app: String
+    let device: DeviceTarget
+    let diedAt: Instant
+    let reason: String?
 }

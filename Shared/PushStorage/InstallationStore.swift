@@ -254,6 +254,7 @@ extension InstallationStore {
             channels = $8, installation_id = $9, badge = $10, time_zone = $11, locale = $12,
             apns_topic = $13, vendor = $14, device_profile = $15, fields = $16, valid = $17,
             invalid_reason = $18, token_updated_at = $19,
+            invalidated_at = CASE WHEN $18::text IS NOT NULL THEN invalidated_at END,
             updated_at = date_trunc('milliseconds', clock_timestamp())
             """
         // Its times are the database's: "created before the push" must not depend on two clocks.

@@ -140,7 +140,12 @@ package struct Maintenance: Sendable {
             )
             guard try known.first?.boolean("known") == true else { return false }
             let open = try await transaction.execute(
-                "SELECT EXISTS (SELECT FROM \(quotedIdentifier(name)) WHERE state = 0) AS open"
+                """
+                SELECT EXISTS (SELECT FROM \(quotedIdentifier(name)) WHERE state = 0)
+                    OR EXISTS (SELECT FROM shards
+                        WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD')) AS open
+                """,
+                [.text(name)]
             )
             guard try open.first?.boolean("open") != true else { return false }
             try await transaction.script("DROP TABLE \(quotedIdentifier(name))")

@@ -5,8 +5,9 @@
 // planning) carries the session that claimed it, and every later write says so again, so that a
 // dispatcher that stalled and came back changes nothing.
 //
-// Lock order, so that no two transactions wait for each other: a dispatcher's session, then pushes
-// by id, then deliveries, then installations by (app, object id).
+// Lock order, so that no two transactions wait for each other: a dispatcher's session, then shards
+// by (push, number), then pushes by id, then deliveries, then installations by (app, object id).
+// Who writes new shards holds their push; nobody waits for a shard while he holds a push.
 //
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
@@ -68,6 +69,7 @@ package final class PushDatabase: Sendable {
     package var installations: InstallationStore { InstallationStore(database: self) }
     package var pushes: PushStore { PushStore(database: self) }
     package var deliveries: DeliveryStore { DeliveryStore(database: self) }
+    package var shards: ShardStore { ShardStore(database: self) }
     package var sessions: SessionStore { SessionStore(database: self) }
     package var outbox: OutboxStore { OutboxStore(database: self) }
     package var maintenance: Maintenance { Maintenance(database: self) }

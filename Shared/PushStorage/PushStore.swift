@@ -18,10 +18,22 @@ package struct StoredPush: Sendable, Equatable {
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
     package var ledger: Ledger
+    /// How far a broadcast is; `nil` where nobody asked, or there are no shards.
+    package var progress: ShardProgress?
     package var expiresAt: Instant?
     package var createdAt: Instant
     package var updatedAt: Instant
     package var finishedAt: Instant?
+}
+
+/// How far the shards of a broadcast are, in members. They are counted as planning goes on.
+package struct ShardProgress: Sendable, Equatable {
+    package var shards: Int
+    /// Those that are over, or were cancelled.
+    package var finishedShards: Int
+    package var expected: Int
+    /// Those that were sent to, and written down.
+    package var recorded: Int
 }
 
 /// A push that came in and is to be kept.
@@ -109,12 +121,42 @@ package struct PushStore: Sendable {
         }
     }
 
+    /// A push, with the progress of its shards.
     package func find(_ id: String) async throws -> StoredPush? {
         guard PushIdentity.isUUID(id) else { return nil }
         return try await database.execute(
-            "SELECT \(Self.columns) FROM pushes WHERE id = $1",
+            "SELECT \(Self.columns), \(Self.shardColumns) \(Self.withShards) WHERE p.id = $1",
             [.uuid(id)]
-        ).first.map(Self.push)
+        ).first.map(Self.pushWithProgress)
+    }
+
+    private static let shardColumns = "shards, shards_finished, shards_expected, shards_recorded"
+
+    // What a shard counts beyond its rows: those that it has still to record, or that were cancelled.
+    private static let withShards = """
+        FROM pushes p CROSS JOIN LATERAL (
+            SELECT count(*) AS shards,
+                count(*) FILTER (WHERE s.finished) AS shards_finished,
+                coalesce(sum(s.expected), 0) AS shards_expected,
+                coalesce(sum(s.recorded), 0) AS shards_recorded,
+                coalesce(sum(s.expected - s.recorded) FILTER (WHERE NOT s.finished), 0)
+                    AS shards_pending,
+                coalesce(sum(s.cancelled), 0) AS shards_cancelled
+            FROM shards s WHERE s.push_id = p.id) AS sharded
+        """
+
+    private static func pushWithProgress(_ row: PostgresRow) throws -> StoredPush {
+        var push = try push(row)
+        let shards = try row.integer("shards")
+        if shards > 0 {
+            push.progress = ShardProgress(
+                shards: shards,
+                finishedShards: try row.integer("shards_finished"),
+                expected: try row.integer("shards_expected"),
+                recorded: try row.integer("shards_recorded")
+            )
+        }
+        return push
     }
 
     /// The pushes that an event became: more than one where several apps or sources use the id.
@@ -161,12 +203,12 @@ package struct PushStore: Sendable {
         )
     }
 
-    /// A push with its rows counted, both at one moment: what the books are held against.
-    /// `invalidTokens` is no sum of rows and stays 0 in the count.
+    /// A push with its rows counted, and the members of its shards that have none, all at one moment:
+    /// what the books are held against. `invalidTokens` is no sum of rows and stays 0 in the count.
     package func audit(_ id: String) async throws -> (push: StoredPush, counted: Ledger)? {
         let result = try await database.execute(
             """
-            SELECT \(Self.columns), counted.* FROM pushes p CROSS JOIN LATERAL (
+            SELECT \(Self.columns), counted.*, sharded.* \(Self.withShards) CROSS JOIN LATERAL (
                 SELECT count(*) AS rows,
                     count(*) FILTER (WHERE d.state = 0) AS rows_pending,
                     count(*) FILTER (WHERE d.state = 1) AS rows_delivered,
@@ -182,14 +224,17 @@ package struct PushStore: Sendable {
         )
         guard let row = result.first else { return nil }
         var counted = Ledger()
-        counted.targeted = try row.integer("rows")
-        counted.pending = try row.integer("rows_pending")
+        let (unrecorded, cancelled) = (
+            try row.integer("shards_pending"), try row.integer("shards_cancelled")
+        )
+        counted.targeted = try row.integer("rows") + unrecorded + cancelled
+        counted.pending = try row.integer("rows_pending") + unrecorded
         counted.delivered = try row.integer("rows_delivered")
         counted.failed = try row.integer("rows_failed")
         counted.expired = try row.integer("rows_expired")
-        counted.suppressed = try row.integer("rows_suppressed")
+        counted.suppressed = try row.integer("rows_suppressed") + cancelled
         counted.inDoubt = try row.integer("rows_in_doubt")
-        return (try Self.push(row), counted)
+        return (try Self.pushWithProgress(row), counted)
     }
 
     static func push(_ row: PostgresRow) throws -> StoredPush {

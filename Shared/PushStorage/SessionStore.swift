@@ -59,6 +59,7 @@ package struct SessionStore: Sendable {
                 RETURNING id
                 """
             )
+            try await Self.releaseOrphans(transaction)
             guard !ended.isEmpty else { return (0, 0) }
             let ids = try ended.rows.map { try $0.integer("id") }
             return (ids.count, try await Self.release(ids, transaction))
@@ -77,6 +78,7 @@ package struct SessionStore: Sendable {
         _ sessions: [Int],
         _ transaction: PostgresTransaction
     ) async throws -> Int {
+        try await releaseShards("owner = ANY ($1::bigint[])", sessions, transaction)
         _ = try await transaction.execute(
             "UPDATE pushes SET planner = NULL WHERE planner = ANY ($1::bigint[])",
             [.integerArray(sessions)]
@@ -90,13 +92,49 @@ package struct SessionStore: Sendable {
         ).affectedRows
     }
 
+    /// The shards of sessions that are gone although nobody gave them back: an older dispatcher, which
+    /// knows of no shards, ended them.
+    private static func releaseOrphans(_ transaction: PostgresTransaction) async throws {
+        try await releaseShards(
+            """
+            owner IS NOT NULL
+                AND NOT EXISTS (SELECT FROM dispatchers d WHERE d.id = s.owner)
+                AND NOT owner = ANY ($1::bigint[])
+            """,
+            [],
+            transaction
+        )
+    }
+
+    private static func releaseShards(
+        _ condition: String,
+        _ sessions: [Int],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        _ = try await transaction.execute(
+            """
+            WITH found AS (
+                SELECT push_id, shard FROM shards s WHERE \(condition)
+                ORDER BY push_id, shard FOR UPDATE
+            ), freed AS (
+                UPDATE shards s SET owner = NULL, due_at = least(s.due_at, now()),
+                    updated_at = now()
+                FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
+                RETURNING s.finished
+            )
+            SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')
+            FROM freed WHERE NOT finished LIMIT 1
+            """,
+            [.integerArray(sessions)]
+        )
+    }
+
     /// Holds on to a session's row until the transaction ends, so that what it writes is seen by
     /// whoever ends the session.
     static func hold(_ session: Int, _ transaction: PostgresTransaction) async throws {
-        let found = try await transaction.execute(
-            "SELECT 1 AS alive FROM dispatchers WHERE id = $1 FOR KEY SHARE",
-            [.integer(session)]
-        )
+        let found = try await transaction.execute(holdSQL, [.integer(session)])
         guard !found.isEmpty else { throw StorageError.sessionLost }
     }
+
+    static let holdSQL = "SELECT 1 AS alive FROM dispatchers WHERE id = $1 FOR KEY SHARE"
 }

@@ -1,0 +1,146 @@
+/// Cells of a binary COPY, one after the other. Each writer gives a cell the form of one type; the
+/// server refuses a COPY whose cells are not those of its columns.
+package struct CopyCells: Sendable {
+    private(set) var bytes: [UInt8] = []
+
+    package init() {}
+
+    package mutating func null() { append(Int32(-1)) }
+
+    /// For `text`, `varchar` and `json`; the server refuses a NUL.
+    package mutating func text(_ text: String) {
+        append(Int32(truncatingIfNeeded: text.utf8.count))
+        bytes.append(contentsOf: text.utf8)
+    }
+
+    package mutating func text(_ text: String?) {
+        if let text { self.text(text) } else { null() }
+    }
+
+    package mutating func smallint(_ number: Int) {
+        append(Int32(2))
+        append(Int16(clamping: number))
+    }
+
+    package mutating func integer(_ number: Int) {
+        append(Int32(4))
+        append(Int32(clamping: number))
+    }
+
+    package mutating func integer(_ number: Int?) {
+        if let number { integer(number) } else { null() }
+    }
+
+    package mutating func bigint(_ number: Int) {
+        append(Int32(8))
+        append(Int64(number))
+    }
+
+    package mutating func boolean(_ isTrue: Bool) {
+        append(Int32(1))
+        bytes.append(isTrue ? 1 : 0)
+    }
+
+    /// For `timestamptz`: microseconds since 1970.
+    package mutating func timestamp(_ microseconds: Int64) {
+        append(Int32(8))
+        append(microseconds &- TimestampText.postgresEpoch)
+    }
+
+    package mutating func timestamp(_ microseconds: Int64?) {
+        if let microseconds { timestamp(microseconds) } else { null() }
+    }
+
+    /// For `date`: the day of those microseconds since 1970, in UTC.
+    package mutating func date(_ microseconds: Int64) {
+        let (days, rest) = (microseconds &- TimestampText.postgresEpoch)
+            .quotientAndRemainder(dividingBy: TimestampText.microsecondsPerDay)
+        append(Int32(4))
+        append(Int32(clamping: rest < 0 ? days - 1 : days))
+    }
+
+    /// - Returns: False for what is no uuid; then there is no cell.
+    package mutating func uuid(_ text: String) -> Bool {
+        var digits: [UInt8] = []
+        digits.reserveCapacity(32)
+        for character in text.utf8 where character != UInt8(ascii: "-") {
+            guard let digit = Character(Unicode.Scalar(character)).hexDigitValue else {
+                return false
+            }
+            digits.append(UInt8(digit))
+        }
+        guard digits.count == 32 else { return false }
+        append(Int32(16))
+        for index in stride(from: 0, to: 32, by: 2) {
+            bytes.append(digits[index] << 4 | digits[index + 1])
+        }
+        return true
+    }
+
+    fileprivate mutating func append(_ number: some FixedWidthInteger) {
+        unsafe withUnsafeBytes(of: number.bigEndian) { unsafe bytes.append(contentsOf: $0) }
+    }
+
+    fileprivate mutating func append(encoded: [UInt8]) { bytes.append(contentsOf: encoded) }
+
+    fileprivate mutating func reserve(_ count: Int) { bytes.reserveCapacity(count) }
+}
+
+/// Rows for `PostgresTransaction.copyIn`, encoded as they are appended: nothing is kept of a row but
+/// its bytes.
+package struct CopyRows: Sendable {
+    /// How a row begins: the number of its cells, and those that are the same in every row.
+    private let head: [UInt8]
+    private var cells = CopyCells()
+    package private(set) var count = 0
+
+    /// - Parameters:
+    ///   - columns: How many cells a row has.
+    ///   - constant: The first of them, the same in every row.
+    ///   - rows: How many there will be, about.
+    package init(columns: Int, constant: CopyCells = CopyCells(), rows: Int = 0) {
+        var head = CopyCells()
+        head.append(Int16(clamping: columns))
+        head.append(encoded: constant.bytes)
+        self.head = head.bytes
+        cells.reserve(rows * (head.bytes.count + 192))
+        cells.append(encoded: CopyEncoder.header)
+    }
+
+    /// One row: `write` appends the cells behind the constant ones.
+    package mutating func append(_ write: (inout CopyCells) throws -> Void) rethrows {
+        cells.append(encoded: head)
+        try write(&cells)
+        count += 1
+    }
+
+    /// All that a COPY takes.
+    consuming func finish() -> [UInt8] {
+        cells.append(encoded: CopyEncoder.trailer)
+        return cells.bytes
+    }
+}
+
+extension PostgresTransaction {
+    /// `COPY table (columns) FROM STDIN (FORMAT binary)` as a part of the transaction: the cheapest
+    /// way to insert many rows.
+    ///
+    /// - Parameters:
+    ///   - table: Its name, with or without a schema; quoted here.
+    ///   - columns: Those that the rows have cells for, in their order.
+    ///   - rows: Sent as they are.
+    /// - Returns: How many rows were copied.
+    /// - Throws: `PostgresError`; `CancellationError`. The transaction can only be rolled back then.
+    package func copyIn(table: String, columns: [String], _ rows: CopyRows) async throws -> Int {
+        let name = table.split(separator: ".").map { quotedIdentifier($0) }.joined(separator: ".")
+        let list = columns.map { quotedIdentifier($0) }.joined(separator: ", ")
+        return try await plain { connection in
+            try await connection.beginCopy(
+                "COPY \(name) (\(list)) FROM STDIN (FORMAT binary)",
+                .copyIn
+            )
+            try await connection.putCopyData(rows.finish())
+            return try await connection.endCopyIn()
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import Postgres
+import PushCore
+
+/// Cutting a broadcast: where its shards end, instead of a row for each of its members.
+extension DeliveryStore {
+    /// Shards of a page.
+    private static let shardsAtOnce = 10
+
+    /// The next shards of an audience, in the order of the object ids; the cursor is the last id that
+    /// was looked at. The last shard of all has no upper bound.
+    static func cut(
+        _ push: PlanningPush,
+        _ selectors: PushRequest.Selectors,
+        _ start: PageStart,
+        size: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> AudiencePage {
+        if selectors.selectsNobody { return AudiencePage() }
+        try await planByIndex(transaction)
+        if start.cursor == nil, let channels = selectors.channels,
+            try await isSparse(channels, size, transaction)
+        {
+            return try await cutSparse(push, channels, start, transaction)
+        }
+        var parameters: [PostgresValue] = [
+            .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
+            .integer(size), .integer(size * shardsAtOnce),
+        ]
+        let conditions = selectors.conditions(&parameters)
+        let parts = try await transaction.execute(
+            """
+            SELECT max(m.object_id) AS upper, count(*) AS members
+            FROM (SELECT page.object_id, row_number() OVER (ORDER BY page.object_id) AS place
+                FROM (SELECT n.object_id FROM installations n
+                    WHERE n.app = $1 AND n.object_id > $2 AND n.valid AND n.token IS NOT NULL
+                        AND n.created_at <= $3\(conditions)
+                    ORDER BY n.object_id LIMIT $5) page) m
+            GROUP BY (m.place - 1) / $4 ORDER BY 1
+            """,
+            parameters
+        )
+        var uppers: [String?] = try parts.rows.map { try $0.text("upper") }
+        let members = try parts.rows.map { try $0.integer("members") }
+        let total = members.reduce(0, +)
+        let cursor = total < size * shardsAtOnce ? nil : uppers.last ?? nil
+        let lowers = [start.cursor ?? ""] + uppers.dropLast().map { $0 ?? "" }
+        if cursor == nil, !uppers.isEmpty { uppers[uppers.count - 1] = nil }
+        try await insertShards(
+            push.id,
+            lowers: Array(lowers.prefix(uppers.count)),
+            uppers: uppers,
+            members: members,
+            isSparse: false,
+            transaction
+        )
+        return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
+    }
+
+    /// Whether so few installations, of all apps together, are in these channels that one shard has
+    /// room for them: then they are found by their channels, and not by reading all of the app's.
+    private static func isSparse(
+        _ channels: [String],
+        _ size: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> Bool {
+        let found = try await transaction.execute(
+            """
+            SELECT count(*) AS count FROM (
+                SELECT FROM installations n WHERE n.channels && $1::text[] LIMIT $2) few
+            """,
+            [.textArray(channels), .integer(size + 1)]
+        )
+        return try found.first?.integer("count") ?? 0 <= size
+    }
+
+    private static func cutSparse(
+        _ push: PlanningPush,
+        _ channels: [String],
+        _ start: PageStart,
+        _ transaction: PostgresTransaction
+    ) async throws -> AudiencePage {
+        let found = try await transaction.execute(
+            """
+            WITH found AS MATERIALIZED (
+                SELECT * FROM installations n WHERE n.channels && $3::text[])
+            SELECT count(*) AS members FROM found n
+            WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL AND n.created_at <= $2
+            """,
+            [.text(push.app), .timestamp(start.plannedUntil), .textArray(channels)]
+        )
+        let members = try found.first?.integer("members") ?? 0
+        guard members > 0 else { return AudiencePage() }
+        try await insertShards(
+            push.id,
+            lowers: [""],
+            uppers: [nil],
+            members: [members],
+            isSparse: true,
+            transaction
+        )
+        return AudiencePage(inserted: members, shards: 1)
+    }
+
+    private static func insertShards(
+        _ pushID: String,
+        lowers: [String],
+        uppers: [String?],
+        members: [Int],
+        isSparse: Bool,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !lowers.isEmpty else { return }
+        _ = try await transaction.pipeline([
+            (
+                """
+                INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
+                    is_sparse, expected)
+                SELECT p.id, known.next + i.place - 1, p.app,
+                    (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
+                    $5, i.members
+                FROM pushes p
+                CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
+                    FROM shards WHERE push_id = $1) known
+                CROSS JOIN unnest($2::text[], $3::text[], $4::integer[])
+                    WITH ORDINALITY AS i(lower_id, upper_id, members, place)
+                WHERE p.id = $1
+                """,
+                [
+                    .uuid(pushID), .textArray(lowers), .textArray(uppers),
+                    .integerArray(members), .boolean(isSparse),
+                ]
+            ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+        ])
+    }
+}
