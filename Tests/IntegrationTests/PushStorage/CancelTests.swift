@@ -1,0 +1,214 @@
+import EventLoop
+import JSON
+import PushCore
+import PushStorage
+import Support
+import Testing
+
+@Suite(
+    .timeLimit(.minutes(2)),
+    .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
+)
+struct CancelTests {
+    @Test("A cancelled broadcast stops at once, what is in flight ends as it will, and it balances")
+    func cancelsABroadcast() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<30)
+            let push = try await fixture.broadcast("stop", shardSize: 10)
+            let session = try await database.sessions.open(name: "replica")
+            let (told, tell) = AsyncStream.makeStream(of: String.self)
+            try await database.onNotification(.cancelled) { tell.yield($0) }
+            let shard = try #require(try await fixture.claim(session, limit: 1).first)
+            let members = try await fixture.members(of: shard)
+            let postponed = PostponedDelivery(
+                key: members[1].key,
+                attempts: 1,
+                unanswered: 0,
+                dueAt: .now()
+            )
+            _ = try await database.shards.checkpoint(
+                session: session,
+                shard,
+                ShardCheckpoint(
+                    cursor: members[2].target,
+                    records: [
+                        ShardRecord(delivery: members[0], end: .settled(delivered(members[0]))),
+                        ShardRecord(delivery: members[1], end: .waiting(postponed)),
+                        ShardRecord(
+                            delivery: members[2],
+                            end: .open(attempts: 0, unanswered: 0)
+                        ),
+                    ],
+                    isFinished: false
+                )
+            )
+            let cancelled = try #require(try await database.pushes.cancel(push.id))
+            #expect(cancelled.status == .cancelled)
+            #expect(cancelled.ledger.suppressed == 28)
+            #expect(cancelled.ledger.pending == 1)
+            _ = try await fixture.balancedLedger(of: push.id)
+            for await payload in told where payload == push.id { break }
+            #expect(try await fixture.claim(session).isEmpty)
+            #expect(try await database.shards.nextDue() == nil)
+            let again = try await database.pushes.cancel(push.id)
+            #expect(again?.ledger == cancelled.ledger)
+
+            // What had been sent is recorded, and taken from what was counted as suppressed.
+            let retry = PostponedDelivery(
+                key: members[4].key,
+                attempts: 1,
+                unanswered: 0,
+                dueAt: .now()
+            )
+            let standing = try await database.shards.checkpoint(
+                session: session,
+                shard,
+                ShardCheckpoint(
+                    cursor: members[5].target,
+                    records: [
+                        ShardRecord(delivery: members[3], end: .settled(delivered(members[3]))),
+                        ShardRecord(delivery: members[4], end: .waiting(retry)),
+                        ShardRecord(
+                            delivery: members[5],
+                            end: .open(attempts: 0, unanswered: 0)
+                        ),
+                    ],
+                    isFinished: false
+                )
+            )
+            #expect(standing == .cancelled)
+            var ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.targeted == 30)
+            #expect(ledger.delivered == 2)
+            #expect(ledger.suppressed == 26)
+            #expect(ledger.pending == 2)
+            let open = [members[2], members[5]]
+            _ = try await database.deliveries.settle(session: session, open.map(delivered))
+            ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.delivered == 4)
+            #expect(ledger.isSettled)
+            #expect(
+                try await fixture.record(
+                    [members[6]],
+                    of: shard,
+                    session: session,
+                    isFinished: true
+                ) == .cancelled
+            )
+            ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.delivered == 5)
+            #expect(ledger.suppressed == 25)
+            // It has ended: the shard takes no more.
+            await #expect(throws: StorageError.self) {
+                try await fixture.record(
+                    [members[7]],
+                    of: shard,
+                    session: session,
+                    isFinished: false
+                )
+            }
+            #expect(try await database.pushes.find(push.id)?.status == .cancelled)
+        }
+    }
+
+    @Test("A push is cancelled in any state: queued, in planning, with rows, or when it is over")
+    func cancelsInAnyState() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            #expect(try await database.pushes.cancel("no id") == nil)
+            let queued = try fixture.push("queued", [:])
+            _ = try await database.pushes.accept(
+                queued,
+                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [])
+            )
+            #expect(try await database.pushes.cancel(queued.id)?.status == .cancelled)
+            let session = try await database.sessions.open(name: "replica")
+            let ignored = try await database.deliveries.plan(session: session, [queued])
+            #expect(ignored.newPushIDs.isEmpty)
+
+            try await fixture.populate(0..<30)
+            let planning = try fixture.push("planning", [:])
+            _ = try await database.deliveries.plan(session: session, [planning])
+            _ = try await database.deliveries.claimPlanning(session: session)
+            _ = try await database.deliveries.planPage(
+                session: session,
+                pushID: planning.id,
+                shardSize: 2
+            )
+            #expect(try await database.pushes.cancel(planning.id)?.ledger.suppressed == 20)
+            await #expect(throws: StorageError.self) {
+                try await database.deliveries.planPage(
+                    session: session,
+                    pushID: planning.id,
+                    shardSize: 2
+                )
+            }
+            #expect(try await fixture.balancedLedger(of: planning.id).targeted == 20)
+
+            // Rows: some are nobody's, some are in a dispatcher's hands, and handed back later.
+            let rows = try fixture.push("rows", [:])
+            _ = try await database.deliveries.plan(session: session, [rows])
+            _ = try await database.deliveries.claimPlanning(session: session)
+            _ = try await database.deliveries.planPage(session: session, pushID: rows.id)
+            let owned = try await database.deliveries.claimDue(session: session, lane: 1, limit: 3)
+            #expect(try await database.pushes.cancel(rows.id)?.ledger.suppressed == 27)
+            #expect(try await fixture.balancedLedger(of: rows.id).pending == 3)
+            let back = owned.map {
+                PostponedDelivery(key: $0.key, attempts: 0, unanswered: 0, dueAt: .now())
+            }
+            #expect(try await database.deliveries.postpone(session: session, back) == 3)
+            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 10)
+            #expect(due.map(\.suppression) == ["cancelled", "cancelled", "cancelled"])
+            let states = try await database.deliveries.states(pushID: rows.id)
+            #expect(states.filter { $0.reason == "cancelled" }.count == 27)
+
+            let over = try await fixture.broadcast("over", ["channels": ["x"]], shardSize: 2)
+            #expect(try await database.pushes.cancel(over.id)?.status == .done)
+        }
+    }
+
+    @Test("A shard that is written down while its push is cancelled ends with it")
+    func cancelMeetsCheckpoints() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<400)
+            for round in 0..<5 {
+                let push = try await fixture.broadcast("race-\(round)", shardSize: 40)
+                let session = try await database.sessions.open(name: "replica")
+                let shards = try await fixture.claim(session)
+                #expect(shards.count == 10)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for shard in shards {
+                        group.addTask {
+                            var rest = try await fixture.members(of: shard, by: 100)[...]
+                            while !rest.isEmpty {
+                                let some = rest.prefix(4)
+                                rest = rest.dropFirst(4)
+                                let standing = try await fixture.record(
+                                    some,
+                                    of: shard,
+                                    session: session,
+                                    isFinished: rest.isEmpty
+                                )
+                                if standing == .cancelled { break }
+                            }
+                        }
+                    }
+                    group.addTask {
+                        _ = try await eventually("some records") {
+                            try await fixture.rowCount(of: push.id) > 8 ? true : nil
+                        }
+                        _ = try await database.pushes.cancel(push.id)
+                    }
+                    try await group.waitForAll()
+                }
+                let ledger = try await fixture.balancedLedger(of: push.id)
+                #expect(ledger.isSettled)
+                #expect(ledger.targeted == 400)
+                #expect(try await fixture.claim(session).isEmpty)
+                try await database.sessions.close(session)
+            }
+        }
+    }
+}
