@@ -128,6 +128,7 @@ let package = Package(
             name: "Benchmarks",
             dependencies: [
                 "EventLoop", "HTTPServer", "HTTPTransport", "JSON", "Kafka", "Postgres",
+                "PushCore", "PushStorage",
             ],
             path: "Tests/Benchmarks",
             exclude: ["record.json", "orjson_figures.py", "peers.py", "postgres.sql"],

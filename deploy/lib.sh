@@ -88,6 +88,7 @@ need_swift() {
 
 pids=()      # in the order of their start
 pid_names=() # the same, for messages
+private_folders=()
 
 # start NAME LOGFILE COMMAND…: in the background, in a session of its own so that Ctrl-C reaches
 # this script alone, which then stops everything in order. Sets `started` to the process id.
@@ -123,8 +124,25 @@ stop_everything() {
     done
     pids=()
     pid_names=()
-    if [[ -n "${private_folder:-}" ]]; then rm -rf "$private_folder"; fi
-    private_folder=
+    rm -rf ${private_folders[@]+"${private_folders[@]}"}
+    private_folders=()
+}
+
+# stop_service PID: one of them alone; what comes later is started anew.
+stop_service() {
+    stop_pid "$1" TERM 30
+    forget "$1"
+}
+
+# forget PID: it has ended, and its number may be another's soon.
+forget() {
+    local index
+    for index in "${!pids[@]}"; do
+        [[ "${pids[index]}" == "$1" ]] || continue
+        pids=("${pids[@]:0:index}" "${pids[@]:index+1}")
+        pid_names=("${pid_names[@]:0:index}" "${pid_names[@]:index+1}")
+        return
+    done
 }
 
 # wait_for PID SECONDS COMMAND…: until the command succeeds, the process has died, or it is too late.
@@ -188,9 +206,9 @@ start_postgres() {
     if ((EUID == 0)); then
         chown postgres: "$folder"
         if ! as_postgres test -w "$folder/."; then
-            private_folder="$(mktemp -d /tmp/carillon-postgres.XXXXXX)"
-            chown postgres: "$private_folder"
-            folder="$private_folder"
+            folder="$(mktemp -d /tmp/carillon-postgres.XXXXXX)"
+            private_folders+=("$folder")
+            chown postgres: "$folder"
         fi
     fi
     chmod 700 "$folder"

@@ -28,6 +28,13 @@ func serveHTTP() async throws {
         return router
     }
     let port = try await server.start().first?.port ?? 0
+    await announce(String(port), untilTerminated: loop)
+    await server.stop(within: .seconds(1))
+    await loop.stop()
+}
+
+/// Prints one line, and returns at SIGTERM.
+func announce(_ line: String, untilTerminated loop: EventLoop) async {
     await withCheckedContinuation { (stopped: CheckedContinuation<Void, Never>) in
         loop.execute {
             var isStopped = false
@@ -35,10 +42,8 @@ func serveHTTP() async throws {
                 if !isStopped { stopped.resume() }
                 isStopped = true
             }
-            print(port)
+            print(line)
             fflush(nil)
         }
     }
-    await server.stop(within: .seconds(1))
-    await loop.stop()
 }

@@ -1,7 +1,7 @@
 internal import Foundation
 
 /// Measures rooms for `deploy/bench`, which compares them with the best of their field in the same
-/// run. Prints one JSON object.
+/// run, and is the other side of the services that it measures whole. Prints one JSON object.
 ///
 /// One call is one round: `deploy/bench` takes turns with the other side and compares medians, as
 /// what else the machine does changes faster than a long measurement ends.
@@ -9,20 +9,23 @@ internal import Foundation
 struct Benchmarks {
     static func main() async {
         let arguments = Array(CommandLine.arguments.dropFirst())
+        let rest = Array(arguments.dropFirst())
+        let server = ProcessInfo.processInfo.environment["DATABASE_URL"]
+        let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"]
         do {
             switch arguments.first {
             case "json" where arguments.count == 2: print(try measureJSON(file: arguments[1]))
             case "http" where arguments.count == 1: try await serveHTTP()
-            case "postgres":
-                let server = ProcessInfo.processInfo.environment["DATABASE_URL"]
-                print(try await measurePostgres(Array(arguments.dropFirst()), server: server))
-            case "kafka":
-                let servers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"]
-                print(try await measureKafka(Array(arguments.dropFirst()), servers: servers))
-            case "transport": print(try await measureTransport(Array(arguments.dropFirst())))
+            case "postgres": print(try await measurePostgres(rest, server: server))
+            case "kafka": print(try await measureKafka(rest, servers: brokers))
+            case "transport": print(try await measureTransport(rest))
+            case "sink": try await serveSink(rest)
+            case "events": print(try await produceEvents(rest, servers: brokers))
+            case "audience": print(try await measureAudience(rest, server: server))
             default:
                 throw BenchmarkError(
                     "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
+                        + " | sink … | events … | audience …"
                 )
             }
         } catch {

@@ -59,13 +59,14 @@ our_requests() {
     jq --argjson cpu "$cpu" '. + {cpu: $cpu}' "$folder/out"
 }
 
+# h2load_requests [OPTION…]: over `connections` and `streams`, the `requests` that lie in `folder`.
 h2load_requests() {
     local cpu token
     token="$(printf 'x%.0s' {1..200})"
     cpu="$(with_cpu h2load -n "$requests" -c "$connections" -m "$streams" -t 1 \
         -i "$folder/uris" -d "$folder/body" -H "authorization: bearer $token" \
         -H 'apns-topic: com.example.shop' -H 'apns-push-type: alert' -H 'apns-priority: 10' \
-        -H 'content-type: application/json' -H 'apns-id: 9e3779b9-7f4a-4000-8000-00007f4a7c15')"
+        -H 'content-type: application/json' -H 'apns-id: 9e3779b9-7f4a-4000-8000-00007f4a7c15' "$@")"
     grep -q "status codes: $requests 2xx" "$folder/out" || fail "h2load: $(cat "$folder/out")"
     sed -n 's|^finished in .*, \([0-9.]*\) req/s.*|\1|p' "$folder/out" |
         jq --argjson cpu "$cpu" '{per_second: ., cpu: $cpu}'
