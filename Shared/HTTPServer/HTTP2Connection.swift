@@ -32,6 +32,8 @@ final class HTTP2Connection: ProtocolDriver {
     private let server: ServerLoop
     private let session: HTTP2ServerSession
     private var streams: [Int32: Stream] = [:]
+    /// The most that were ever allowed: a client is told of fewer while it sends.
+    private var mostStreams: Int
     private var bufferedBytes = 0
     private var idleSince = ContinuousClock.now
     private var isHandlingEvents = false
@@ -48,6 +50,7 @@ final class HTTP2Connection: ProtocolDriver {
     init?(_ connection: Connection) {
         self.connection = connection
         server = connection.server
+        mostStreams = server.maxConcurrentStreams
         let settings = HTTP2ServerSession.Settings(
             maxConcurrentStreams: connection.server.maxConcurrentStreams,
             initialWindowBytes: server.configuration.http2.initialWindowBytes,
@@ -183,7 +186,7 @@ final class HTTP2Connection: ProtocolDriver {
             return refuse(id, error)
         }
         // Handlers outlive the streams that their clients reset.
-        guard connection.unansweredCount < 2 * max(server.maxConcurrentStreams, 100) else {
+        guard connection.unansweredCount < 2 * max(mostStreams, 100) else {
             return fail(
                 HTTP2SessionError(
                     errorCode: HTTP2.ErrorCode.enhanceYourCalm,
@@ -395,6 +398,7 @@ final class HTTP2Connection: ProtocolDriver {
     }
 
     func setMaxConcurrentStreams(_ count: Int) {
+        mostStreams = max(mostStreams, count)
         attempt { () throws(HTTP2SessionError) in try session.setMaxConcurrentStreams(count) }
         connection.flushSoon()
     }

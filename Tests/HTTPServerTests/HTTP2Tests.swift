@@ -129,6 +129,31 @@ struct HTTP2Tests {
         }
     }
 
+    /// That one connection was allowed more streams than others have makes no flood of them.
+    @Test func aConnectionMayUseTheStreamsThatItWasAllowed() async throws {
+        let count = 300
+        try await withServer(routes: { router, loop in
+            let together = Gathering(of: count)
+            router.on(.get, "/who") { .text(String($0.connectionID)) }
+            router.on(.get, "/together") { _ in
+                together.add()
+                while !together.isComplete { try await loop.sleep(for: .milliseconds(5)) }
+                return .text("together")
+            }
+        }) { server in
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(requestHead(1, "GET", "/who"))
+            let connection = try #require(Int(try await wire.body(of: 1)))
+            server.server.setMaxConcurrentStreams(1000, connection: connection)
+            while try await wire.next(.settings).payload != [0, 3, 0, 0, 3, 232] {}
+            for index in 1...count {
+                try await wire.send(requestHead(2 * index + 1, "GET", "/together"))
+            }
+            #expect(try await wire.body(of: 2 * count + 1) == "together")
+        }
+    }
+
     @Test func aBodyBeyondTheLimitIsAnsweredOnItsStreamAlone() async throws {
         try await withServer(configure: { $0.maximumBodyBytes = 10 }) { server in
             let wire = try await FrameWire(port: server.port)
@@ -227,4 +252,15 @@ struct HTTP2Tests {
             #expect(try await wire.body(of: 1).contains("\"status\":\(status)"))
         }
     }
+}
+
+/// So many requests, which wait for each other on one loop.
+private final class Gathering: @unchecked Sendable {
+    private var missing: Int
+
+    init(of count: Int) { missing = count }
+
+    var isComplete: Bool { missing <= 0 }
+
+    func add() { missing -= 1 }
 }
