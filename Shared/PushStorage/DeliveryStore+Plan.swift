@@ -122,7 +122,7 @@ extension DeliveryStore {
             let found = try await transaction.execute(
                 """
                 SELECT id, app, request, cursor, planned_until FROM pushes
-                WHERE id = $1 AND planner = $2 AND status = 'planning' FOR UPDATE
+                WHERE id = $1 AND planner = $2 AND status = 'planning'
                 """,
                 [.uuid(pushID), .integer(session)]
             )
@@ -151,7 +151,9 @@ extension DeliveryStore {
                 }
             }
             let isFinished = page.cursor == nil
-            _ = try await transaction.execute(
+            // Not locked before: checkpoints of its first shards would wait for the next page. Who
+            // cancels it takes it from us.
+            let changed = try await transaction.execute(
                 """
                 UPDATE pushes SET targeted = targeted + $2, pending = pending + $2,
                     cursor = coalesce($3, cursor), open_shards = open_shards + $5,
@@ -162,13 +164,14 @@ extension DeliveryStore {
                     finished_at = CASE WHEN $4 AND pending + $2 = 0 AND open_shards + $5 = 0
                         THEN now() END,
                     updated_at = now()
-                WHERE id = $1
+                WHERE id = $1 AND planner = $6 AND status = 'planning'
                 """,
                 [
                     .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
-                    .boolean(isFinished), .integer(page.shards),
+                    .boolean(isFinished), .integer(page.shards), .integer(session),
                 ]
             )
+            guard changed.affectedRows == 1 else { throw StorageError.sessionLost }
             return PlannedPage(inserted: page.inserted, isFinished: isFinished)
         }
     }
@@ -452,64 +455,5 @@ extension PushRequest.Selectors {
         add(identities) { "n.identity = ANY (\($0))" }
         add(installations) { "(n.object_id = ANY (\($0)) OR n.installation_id = ANY (\($0)))" }
         return conditions
-    }
-}
-
-/// What the pushes of one batch name one by one, within bounds.
-private struct DirectAudience {
-    struct Named {
-        let pushID: String
-        let name: String
-    }
-
-    struct Token {
-        let pushID: String
-        let token: PushRequest.DirectToken
-    }
-
-    private(set) var installations: [Named] = []
-    private(set) var identities: [Named] = []
-    private(set) var tokens: [Token] = []
-    /// The pushes that are planned at once, even where they name nobody.
-    private(set) var direct: Set<String> = []
-    /// The pushes that are planned page by page.
-    private(set) var paged: Set<String> = []
-
-    var isEmpty: Bool { direct.isEmpty }
-
-    init(_ pushes: [NewPush], limit: Int, identityLimit: Int) {
-        for push in pushes {
-            let total = installations.count + identities.count + tokens.count
-            if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
-                direct.insert(push.id)
-            } else {
-                paged.insert(push.id)
-            }
-        }
-    }
-
-    private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
-        // Counted by the planner, and never a delivery.
-        if push.request.isDryRun { return false }
-        switch push.request.audience {
-        case .tokens(let list):
-            guard list.count <= room else { return false }
-            tokens += list.map { Token(pushID: push.id, token: $0) }
-            return true
-        case .installations(let selectors):
-            if selectors.selectsNobody { return true }
-            // What narrows another selector goes through the pages' general condition.
-            guard selectors.channels == nil else { return false }
-            switch (selectors.installations, selectors.identities) {
-            case (let names?, nil):
-                guard names.count <= room else { return false }
-                installations += names.map { Named(pushID: push.id, name: $0) }
-            case (nil, let names?):
-                guard names.count <= min(room, identityRoom) else { return false }
-                identities += names.map { Named(pushID: push.id, name: $0) }
-            case (nil, nil), (.some, .some): return false
-            }
-            return true
-        }
     }
 }

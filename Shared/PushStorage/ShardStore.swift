@@ -134,6 +134,8 @@ package struct ShardStore: Sendable {
 
 extension ShardStore {
     // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.
+    // Candidates are looked at again by their primary key, as another may have them by then; hence
+    // "IS FALSE", which keeps the partial indexes out of it.
     private static let claimSQL = """
         WITH RECURSIVE apps AS (
             (SELECT app FROM shards WHERE NOT finished AND owner IS NULL ORDER BY app LIMIT 1)
@@ -156,7 +158,7 @@ extension ShardStore {
         ), taken AS (
             SELECT s.push_id, s.shard FROM candidates c
             JOIN shards s ON s.push_id = c.push_id AND s.shard = c.shard
-            WHERE NOT s.finished AND s.owner IS NULL
+            WHERE (s.finished OR s.owner IS NOT NULL) IS FALSE
             ORDER BY c.place, c.pushed_at, c.push_id, c.shard LIMIT $4
             FOR UPDATE OF s SKIP LOCKED
         )

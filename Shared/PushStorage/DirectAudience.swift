@@ -1,0 +1,60 @@
+import PushCore
+
+/// What the pushes of one batch name one by one, within bounds.
+struct DirectAudience {
+    struct Named {
+        let pushID: String
+        let name: String
+    }
+
+    struct Token {
+        let pushID: String
+        let token: PushRequest.DirectToken
+    }
+
+    private(set) var installations: [Named] = []
+    private(set) var identities: [Named] = []
+    private(set) var tokens: [Token] = []
+    /// The pushes that are planned at once, even where they name nobody.
+    private(set) var direct: Set<String> = []
+    /// The pushes that are planned page by page.
+    private(set) var paged: Set<String> = []
+
+    var isEmpty: Bool { direct.isEmpty }
+
+    init(_ pushes: [NewPush], limit: Int, identityLimit: Int) {
+        for push in pushes {
+            let total = installations.count + identities.count + tokens.count
+            if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
+                direct.insert(push.id)
+            } else {
+                paged.insert(push.id)
+            }
+        }
+    }
+
+    private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
+        // Counted by the planner, and never a delivery.
+        if push.request.isDryRun { return false }
+        switch push.request.audience {
+        case .tokens(let list):
+            guard list.count <= room else { return false }
+            tokens += list.map { Token(pushID: push.id, token: $0) }
+            return true
+        case .installations(let selectors):
+            if selectors.selectsNobody { return true }
+            // What narrows another selector goes through the pages' general condition.
+            guard selectors.channels == nil else { return false }
+            switch (selectors.installations, selectors.identities) {
+            case (let names?, nil):
+                guard names.count <= room else { return false }
+                installations += names.map { Named(pushID: push.id, name: $0) }
+            case (nil, let names?):
+                guard names.count <= min(room, identityRoom) else { return false }
+                identities += names.map { Named(pushID: push.id, name: $0) }
+            case (nil, nil), (.some, .some): return false
+            }
+            return true
+        }
+    }
+}
