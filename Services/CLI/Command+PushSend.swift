@@ -185,7 +185,7 @@ extension Command {
     private static func exitCode(of push: StoredPush) -> Int32 {
         switch push.status {
         case .failed, .cancelled: 1
-        case .queued, .planning, .sending, .done:
+        case .queued, .scheduled, .planning, .sending, .done:
             push.ledger.targeted == 0
                 ? 4 : push.ledger.delivered == push.ledger.targeted ? 0 : 3
         }

@@ -12,7 +12,8 @@ import ServiceKit
 ///
 /// Flow: `KafkaConsumer` → `EventIntake` (records become rows, or dead letters) → `DeliveryEngine`
 /// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`, large
-/// audiences become rows in `AudiencePlanner`; `SessionKeeper` says whether any of it is still ours.
+/// audiences become rows in `AudiencePlanner`; what waits for its time is released by
+/// `ScheduleReleaser`; `SessionKeeper` says whether any of it is still ours.
 @main
 struct Dispatcher {
     static func main() async {
@@ -50,6 +51,7 @@ private struct Wiring {
     let directBell: Bell
     let broadcastBell: Bell
     let planningBell: Bell
+    let scheduleBell: Bell
 
     init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) async throws {
         self.configuration = configuration
@@ -89,6 +91,7 @@ private struct Wiring {
         )
         contexts = PushContexts(database: database)
         (directBell, broadcastBell, planningBell) = (Bell(on: loop), Bell(on: loop), Bell(on: loop))
+        scheduleBell = Bell(on: loop)
         engine = DeliveryEngine(
             database: database,
             producer: producer,
@@ -132,6 +135,15 @@ private struct Wiring {
         ) {
             loop.execute { planningBell.ring() }
         }
+        let releaser = ScheduleReleaser(
+            database: database,
+            contexts: contexts,
+            engine: engine,
+            bell: scheduleBell,
+            runtime: runtime
+        ) {
+            loop.execute { for bell in [planningBell, directBell] { bell.ring() } }
+        }
         let (database, producer, consumer) = (database, producer, consumer)
         let (providers, engine) = (providers, engine)
         return [
@@ -160,6 +172,7 @@ private struct Wiring {
             planner,
             sweeper(.direct, directBell),
             sweeper(.broadcast, broadcastBell),
+            releaser,
             intake,
             Part("kafka consumer", notReady: consumer.notReadyReason) {
                 try await database.untilReady()
@@ -187,6 +200,7 @@ private struct Wiring {
     /// What other processes say by NOTIFY; whoever waits for it also looks now and then by itself.
     private func listen() async throws {
         let (loop, credentials, planningBell) = (loop, credentials, planningBell)
+        let scheduleBell = scheduleBell
         var pause = Pause()
         while !Task.isCancelled {
             do {
@@ -195,6 +209,9 @@ private struct Wiring {
                 }
                 try await database.onNotification(.planning) { _ in
                     loop.execute { planningBell.ring() }
+                }
+                try await database.onNotification(.scheduled) { _ in
+                    loop.execute { scheduleBell.ring() }
                 }
                 break
             } catch {

@@ -251,7 +251,8 @@ extension NewPush {
             eventID: item.event.eventID,
             object: item.event.object,
             request: item.event.request,
-            expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt)
+            expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt),
+            releaseAt: item.event.request.releaseTime(acceptedAt: acceptedAt)
         )
     }
 }

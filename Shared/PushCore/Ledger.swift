@@ -92,6 +92,8 @@ package struct Ledger: Equatable, Sendable {
 package enum PushStatus: String, Sendable, CaseIterable {
     /// Accepted over HTTP, not yet seen by a dispatcher.
     case queued
+    /// Waits for its `push_time`.
+    case scheduled
     /// Its audience is being written down, page by page.
     case planning
     /// Every delivery is written down; some are pending.
@@ -100,7 +102,7 @@ package enum PushStatus: String, Sendable, CaseIterable {
 
     package var isFinal: Bool {
         switch self {
-        case .queued, .planning, .sending: false
+        case .queued, .scheduled, .planning, .sending: false
         case .done, .cancelled, .failed: true
         }
     }

@@ -4,6 +4,9 @@ extension PushRequest {
     /// The most that any list of a request may hold.
     package static let maximumListCount = 10_000
 
+    /// How far ahead a push may be scheduled, in milliseconds: what is later is a slip.
+    private static let maximumLead: Int64 = 3653 * 86_400_000
+
     /// Known to the contract, refused by name until they are built: a field that is accepted and
     /// then not done would be worse.
     private static let unsupportedFields = [
@@ -24,8 +27,7 @@ extension PushRequest {
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
     /// A known field that is `null` counts as absent, but for the selectors; a known field with a
-    /// value that cannot be used fails with its name. `now` judges `push_time`, which may not lie
-    /// ahead yet.
+    /// value that cannot be used fails with its name. `now` judges how far ahead `push_time` lies.
     package static func parse(
         _ object: JSONObject,
         now: Instant
@@ -221,11 +223,16 @@ extension PushRequest {
         now: Instant,
         into request: inout PushRequest
     ) throws(PushRequestError) {
-        request.pushTime = try fields.time("push_time")
-        if let time = request.pushTime, time > now {
-            throw PushRequestError("push_time", .invalid("in the future is not supported yet"))
+        request.pushTime = try fields.pushTime("push_time")
+        if let time = request.pushTime, time.earliest > now.adding(milliseconds: maximumLead) {
+            throw PushRequestError("push_time", .invalid("must lie within the next ten years"))
         }
-        if let time = try fields.time("expiration_time") { request.expiration = .at(time) }
+        if let time = try fields.time("expiration_time") {
+            if let start = request.pushTime?.earliest, time <= start {
+                throw PushRequestError("expiration_time", .invalid("must be after push_time"))
+            }
+            request.expiration = .at(time)
+        }
         if let interval = fields["expiration_interval"] {
             // LeanCloud's own examples send the number as text too.
             guard let seconds = interval.integer ?? interval.string.flatMap({ Int($0) }),
@@ -331,6 +338,22 @@ struct FieldReader {
             )
         }
         return time
+    }
+
+    /// An instant, or a time of each device's own clock where there is no zone.
+    func pushTime(_ field: String) throws(PushRequestError) -> PushTime? {
+        guard let value = self[field] else { return nil }
+        if let text = value.string {
+            if let time = Instant(iso8601: text) { return .at(time) }
+            if let time = WallTime(iso8601: text) { return .local(time) }
+        }
+        throw PushRequestError(
+            path + field,
+            .invalid(
+                "must be an ISO 8601 time, such as 2026-11-20T21:04:05.000Z, or without the zone "
+                    + "for the time of each device"
+            )
+        )
     }
 
     /// A list of distinct strings, in the order given.

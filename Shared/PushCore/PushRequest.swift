@@ -10,8 +10,8 @@ package struct PushRequest: Sendable, Equatable {
     /// LeanCloud's `data`: `alert`, `badge`, …, `ios`, `android`, `wp`.
     package var data: JSONObject?
     package var native: NativePayloads
-    /// Never in the future: see `unsupportedFields`.
-    package var pushTime: Instant?
+    /// When it goes out; `nil`: at once. A time past is at once, too.
+    package var pushTime: PushTime?
     package var expiration: Expiration?
     /// LeanCloud's `topic`: the APNs topic (bundle id).
     package var apnsTopic: String?
@@ -110,12 +110,13 @@ package struct PushRequest: Sendable, Equatable {
     }
 
     /// When nobody wants the push any more. An interval without a `push_time` counts from
-    /// `acceptedAt`, when the request came in.
+    /// `acceptedAt`, when the request came in; with one that is device-local, each device has an end
+    /// of its own, and this is the last of them.
     package func expiresAt(acceptedAt: Instant) -> Instant? {
         switch expiration {
         case .at(let time): time
         case .afterSeconds(let seconds):
-            (pushTime ?? acceptedAt).adding(milliseconds: Int64(seconds) * 1000)
+            (pushTime?.latest ?? acceptedAt).adding(milliseconds: Int64(seconds) * 1000)
         case nil: nil
         }
     }

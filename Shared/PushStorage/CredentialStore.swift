@@ -98,6 +98,8 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case outbox = "carillon_outbox"
     /// A push waits to be planned.
     case planning = "carillon_planning"
+    /// A push waits for its time.
+    case scheduled = "carillon_scheduled"
     /// Shards of a broadcast wait for a sender.
     case shards = "carillon_shards"
     /// A push was cancelled; the payload is its id.

@@ -1,10 +1,11 @@
+import JSON
 import Postgres
 import PushCore
 
 /// Cutting a broadcast: where its shards end, instead of a row for each of its members.
 extension DeliveryStore {
     /// Shards of a page.
-    private static let shardsAtOnce = 10
+    static let shardsAtOnce = 10
 
     /// The next shards of an audience, in the order of the object ids; the cursor is the last id that
     /// was looked at. The last shard of all has no upper bound.
@@ -13,15 +14,21 @@ extension DeliveryStore {
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
         size: Int,
+        _ zones: ZoneTimes?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
         try await planByIndex(transaction)
+        var sparse: [String]?
         if start.cursor == nil, let channels = selectors.channels,
             try await isSparse(channels, size, transaction)
         {
-            return try await cutSparse(push, channels, start, transaction)
+            sparse = channels
         }
+        if let zones {
+            return try await cut(push, selectors, start, size, by: zones, sparse, transaction)
+        }
+        if let sparse { return try await cutSparse(push, sparse, start, transaction) }
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(size * shardsAtOnce),
@@ -45,14 +52,10 @@ extension DeliveryStore {
         let cursor = total < size * shardsAtOnce ? nil : uppers.last ?? nil
         let lowers = [start.cursor ?? ""] + uppers.dropLast().map { $0 ?? "" }
         if cursor == nil, !uppers.isEmpty { uppers[uppers.count - 1] = nil }
-        try await insertShards(
-            push.id,
-            lowers: Array(lowers.prefix(uppers.count)),
-            uppers: uppers,
-            members: members,
-            isSparse: false,
-            transaction
-        )
+        let shards = zip(zip(lowers, uppers), members).map { bounds, members in
+            NewShard(lowerID: bounds.0, upperID: bounds.1, members: members)
+        }
+        try await insert(shards, of: push.id, isSparse: false, transaction)
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
     }
 
@@ -90,44 +93,60 @@ extension DeliveryStore {
         )
         let members = try found.first?.integer("members") ?? 0
         guard members > 0 else { return AudiencePage() }
-        try await insertShards(
-            push.id,
-            lowers: [""],
-            uppers: [nil],
-            members: [members],
-            isSparse: true,
-            transaction
-        )
+        let shard = NewShard(lowerID: "", upperID: nil, members: members)
+        try await insert([shard], of: push.id, isSparse: true, transaction)
         return AudiencePage(inserted: members, shards: 1)
     }
 
-    private static func insertShards(
-        _ pushID: String,
-        lowers: [String],
-        uppers: [String?],
-        members: [Int],
+    struct NewShard {
+        var lowerID: String
+        var upperID: String?
+        var members: Int
+        /// `nil`: now.
+        var dueAt: Instant?
+        /// `nil`: when the push does.
+        var expiresAt: Instant?
+        /// `nil`: all.
+        var zones: ZoneFilter?
+    }
+
+    static func insert(
+        _ shards: [NewShard],
+        of pushID: String,
         isSparse: Bool,
         _ transaction: PostgresTransaction
     ) async throws {
-        guard !lowers.isEmpty else { return }
+        guard !shards.isEmpty else { return }
+        // A list of lists is none of Postgres' arrays.
+        let zones = shards.map { shard in
+            shard.zones.map { JSONValue.array($0.names.map(JSONValue.string)) }
+        }
         _ = try await transaction.pipeline([
             (
                 """
                 INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
-                    is_sparse, expected)
+                    is_sparse, expected, due_at, expires_at, zones, zones_excluded)
                 SELECT p.id, known.next + i.place - 1, p.app,
                     (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
-                    $5, i.members
+                    $5, i.members, coalesce(i.due_at, now()), i.expires_at,
+                    CASE WHEN i.zones IS NOT NULL
+                        THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded
                 FROM pushes p
                 CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
                     FROM shards WHERE push_id = $1) known
-                CROSS JOIN unnest($2::text[], $3::text[], $4::integer[])
-                    WITH ORDINALITY AS i(lower_id, upper_id, members, place)
+                CROSS JOIN unnest($2::text[], $3::text[], $4::integer[], $6::timestamptz[],
+                        $7::timestamptz[], $8::jsonb[], $9::boolean[])
+                    WITH ORDINALITY AS i(lower_id, upper_id, members, due_at, expires_at, zones,
+                        excluded, place)
                 WHERE p.id = $1
                 """,
                 [
-                    .uuid(pushID), .textArray(lowers), .textArray(uppers),
-                    .integerArray(members), .boolean(isSparse),
+                    .uuid(pushID), .textArray(shards.map(\.lowerID)),
+                    .textArray(shards.map(\.upperID)), .integerArray(shards.map(\.members)),
+                    .boolean(isSparse), .timestampArray(shards.map { $0.dueAt?.microseconds }),
+                    .timestampArray(shards.map { $0.expiresAt?.microseconds }),
+                    .jsonArray(zones),
+                    .booleanArray(shards.map { $0.zones?.isExclusion ?? false }),
                 ]
             ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
         ])

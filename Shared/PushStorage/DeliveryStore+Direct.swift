@@ -3,30 +3,30 @@ import PushCore
 
 /// Pushes that name their devices one by one: their deliveries are rows at once.
 extension DeliveryStore {
-    /// Devices named one by one, for all pushes of the batch in three statements.
+    /// Devices named one by one, for all pushes of the batch in three statements. Their rows become
+    /// those of the session `owner`; without one they wait until they are due: now, or by their
+    /// `zones`, those of a device-local push.
     static func insertDirect(
         _ audience: DirectAudience,
-        _ session: Int,
+        owner: Int?,
+        zones: ZoneTimes? = nil,
         _ transaction: PostgresTransaction
     ) async throws -> [Delivery] {
         var deliveries: [Delivery] = []
-        for (sql, list) in [
+        for (makeSQL, list) in [
             (byInstallationSQL, audience.installations), (byIdentitySQL, audience.identities),
         ] where !list.isEmpty {
-            let result = try await transaction.execute(
-                sql,
-                [
-                    .uuidArray(list.map(\.pushID)), .textArray(list.map(\.name)),
-                    .integer(session),
-                ]
-            )
+            var parameters: [PostgresValue] = [
+                .uuidArray(list.map(\.pushID)), .textArray(list.map(\.name)),
+                .optional(integer: owner),
+            ]
+            let times = RowTimes(zones, zone: "i.time_zone", &parameters)
+            let result = try await transaction.execute(makeSQL(times), parameters)
             deliveries += try result.rows.map(Delivery.read)
         }
         if !audience.tokens.isEmpty {
-            let result = try await transaction.execute(
-                tokenSQL,
-                tokenParameters(audience.tokens, owner: session)
-            )
+            let (sql, parameters) = insertTokens(audience.tokens, owner: owner, zones: zones)
+            let result = try await transaction.execute(sql, parameters)
             deliveries += try result.rows.map(Delivery.read)
         }
         var counts: [String: Int] = [:]
@@ -46,23 +46,26 @@ extension DeliveryStore {
 
     static let deliveryColumns = """
         day, push_id, target, app, installation_id, provider, environment, environment_explicit,
-        token, locale, apns_topic, lane, expires_at, owner
+        token, locale, apns_topic, lane, expires_at, due_at, owner
         """
 
     /// Of an installation `i` and its push `p`: the row of its delivery but for the owner. Where an
     /// installation does not name its APNs environment, the push's `prod` decides.
-    static let installationRow = """
+    static func installationRow(_ times: RowTimes) -> String {
+        """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
         CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
             ELSE p.environment END,
-        i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, p.expires_at
+        i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, \(times.expires), \(times.due)
         """
+    }
 
     /// Who names an installation is told of it: one that cannot be sent to gets a delivery without
     /// a token, which its owner suppresses for the reason in the row.
-    private static let byInstallationSQL = """
+    private static func byInstallationSQL(_ times: RowTimes) -> String {
+        """
         INSERT INTO deliveries AS d (\(deliveryColumns), last_reason)
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint,
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), $3::bigint,
             CASE WHEN i.reachable THEN NULL
                 WHEN i.valid THEN 'the installation has no device token'
                 ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
@@ -70,7 +73,8 @@ extension DeliveryStore {
         JOIN pushes p ON p.id = w.push_id
         CROSS JOIN LATERAL (
             SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.valid,
-                n.invalid_reason, n.created_at, n.valid AND n.token IS NOT NULL AS reachable,
+                n.invalid_reason, n.created_at, n.time_zone,
+                n.valid AND n.token IS NOT NULL AS reachable,
                 CASE WHEN n.valid THEN coalesce(n.token, '') ELSE '' END AS token
             FROM (
                 SELECT * FROM installations m WHERE m.app = p.app AND m.object_id = w.name
@@ -81,10 +85,12 @@ extension DeliveryStore {
         ORDER BY p.id, i.object_id
         ON CONFLICT DO NOTHING RETURNING \(qualified)
         """
+    }
 
-    private static let byIdentitySQL = """
+    private static func byIdentitySQL(_ times: RowTimes) -> String {
+        """
         INSERT INTO deliveries AS d (\(deliveryColumns))
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow), $3::bigint
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), $3::bigint
         FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
         JOIN pushes p ON p.id = w.push_id
         JOIN installations i ON i.app = p.app AND i.identity = w.name
@@ -92,31 +98,37 @@ extension DeliveryStore {
         ORDER BY p.id, i.object_id
         ON CONFLICT DO NOTHING RETURNING \(qualified)
         """
+    }
 
-    static let tokenSQL = """
-        INSERT INTO deliveries AS d (\(deliveryColumns))
-        SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
-            (p.created_at AT TIME ZONE 'UTC')::date, p.id,
-            encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
-            CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
-                ELSE p.environment END,
-            w.environment <> '', w.token, NULL, NULL, p.lane, p.expires_at, $5::bigint
-        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-            AS w(push_id, provider, token, environment)
-        JOIN pushes p ON p.id = w.push_id
-        ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
-        ON CONFLICT DO NOTHING RETURNING \(qualified)
-        """
-
-    static func tokenParameters(
+    /// The statement that makes rows of tokens. A token has no zone: of a device-local push it is
+    /// due when UTC is.
+    static func insertTokens(
         _ tokens: [DirectAudience.Token],
-        owner: Int?
-    ) -> [PostgresValue] {
-        [
+        owner: Int?,
+        zones: ZoneTimes?
+    ) -> (sql: String, parameters: [PostgresValue]) {
+        var parameters: [PostgresValue] = [
             .uuidArray(tokens.map(\.pushID)),
             .textArray(tokens.map(\.token.platform.rawValue)),
             .textArray(tokens.map(\.token.token)),
             .textArray(tokens.map(\.token.environment.rawValue)), .optional(integer: owner),
         ]
+        let times = RowTimes(zones, zone: "NULL::text", &parameters)
+        let sql = """
+            INSERT INTO deliveries AS d (\(deliveryColumns))
+            SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
+                (p.created_at AT TIME ZONE 'UTC')::date, p.id,
+                encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
+                CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
+                    ELSE p.environment END,
+                w.environment <> '', w.token, NULL, NULL, p.lane, \(times.expires),
+                \(times.due), $5::bigint
+            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+                AS w(push_id, provider, token, environment)
+            JOIN pushes p ON p.id = w.push_id
+            ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
+            ON CONFLICT DO NOTHING RETURNING \(qualified)
+            """
+        return (sql, parameters)
     }
 }

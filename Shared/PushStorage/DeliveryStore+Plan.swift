@@ -10,6 +10,8 @@ package struct PlannedBatch: Sendable {
     package var deliveries: [Delivery]
     /// The new pushes whose audience is still to be written down, page by page.
     package var planningPushIDs: Set<String>
+    /// The new pushes that wait for their time.
+    package var scheduledPushIDs: Set<String> = []
 }
 
 /// A push whose audience a session is writing down.
@@ -28,9 +30,9 @@ package struct PlannedPage: Sendable, Equatable {
 
 extension DeliveryStore {
     /// Devices of one batch that are planned at once; what is more is planned page by page.
-    private static let directLimit = 10_000
+    static let directLimit = 10_000
     /// An identity may have several devices, so fewer of them are taken at once.
-    private static let directIdentityLimit = 1000
+    static let directIdentityLimit = 1000
 
     /// Makes pushes of a batch of events, all or none: their keys, their records, and the
     /// deliveries of those that name their devices one by one. An event that is known already
@@ -47,26 +49,32 @@ extension DeliveryStore {
             try await Self.planByIndex(transaction)
             try await SessionStore.hold(session, transaction)
             let new = try await Self.insert(pushes, transaction)
+            let scheduled = pushes.filter { new.contains($0.id) && $0.releaseAt != nil }
             let audience = DirectAudience(
-                pushes.filter { new.contains($0.id) },
+                pushes.filter { new.contains($0.id) && $0.releaseAt == nil },
                 limit: Self.directLimit,
                 identityLimit: Self.directIdentityLimit
             )
             var deliveries: [Delivery] = []
             if !audience.isEmpty {
-                deliveries = try await Self.insertDirect(audience, session, transaction)
+                deliveries = try await Self.insertDirect(audience, owner: session, transaction)
             }
-            if !audience.paged.isEmpty {
-                _ = try await transaction.execute(
-                    "SELECT pg_notify('\(StorageChannel.planning.rawValue)', '')"
-                )
-            }
+            if !audience.paged.isEmpty { try await Self.notify(.planning, transaction) }
+            if !scheduled.isEmpty { try await Self.notify(.scheduled, transaction) }
             return PlannedBatch(
                 newPushIDs: new,
                 deliveries: deliveries,
-                planningPushIDs: audience.paged
+                planningPushIDs: audience.paged,
+                scheduledPushIDs: Set(scheduled.map(\.id))
             )
         }
+    }
+
+    static func notify(
+        _ channel: StorageChannel,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        _ = try await transaction.execute("SELECT pg_notify('\(channel.rawValue)', '')")
     }
 
     /// Takes the next push whose audience is to be written down.
@@ -121,7 +129,7 @@ extension DeliveryStore {
             try await SessionStore.hold(session, transaction)
             let found = try await transaction.execute(
                 """
-                SELECT id, app, request, cursor, planned_until FROM pushes
+                SELECT id, app, request, cursor, planned_until, release_at FROM pushes
                 WHERE id = $1 AND planner = $2 AND status = 'planning'
                 """,
                 [.uuid(pushID), .integer(session)]
@@ -133,10 +141,15 @@ extension DeliveryStore {
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
                 limit: max(1, limit)
             )
+            let zones = try await database.zoneTimes(
+                of: push.request,
+                releasedAt: try row.instantOrNil("release_at"),
+                transaction
+            )
             let page: AudiencePage
             switch push.request.audience {
             case .tokens(let tokens):
-                page = try await Self.insertTokenPage(push, tokens, start, transaction)
+                page = try await Self.insertTokenPage(push, tokens, start, zones, transaction)
             case .installations(let selectors):
                 if let shardSize, !selectors.isDirect {
                     page = try await Self.cut(
@@ -144,10 +157,11 @@ extension DeliveryStore {
                         selectors,
                         start,
                         size: max(1, shardSize),
+                        zones,
                         transaction
                     )
                 } else {
-                    page = try await Self.insertPage(push, selectors, start, transaction)
+                    page = try await Self.insertPage(push, selectors, start, zones, transaction)
                 }
             }
             let isFinished = page.cursor == nil
@@ -221,13 +235,20 @@ extension DeliveryStore {
         let records = try await transaction.execute(
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                expires_at, environment, planned_until, created_at, updated_at)
-            SELECT i.id, i.app, i.source, i.event_id, i.request, 'planning', i.notes, i.lane,
-                i.expires_at, i.environment, now(), date_trunc('milliseconds', now()), now()
+                expires_at, environment, release_at, schedule_id, planned_until, created_at,
+                updated_at)
+            SELECT i.id, i.app, i.source, i.event_id, i.request,
+                CASE WHEN i.release_at IS NULL THEN 'planning' ELSE 'scheduled' END, i.notes,
+                i.lane, i.expires_at, i.environment, i.release_at,
+                CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
+                date_trunc('milliseconds', now()), now()
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                $7::smallint[], $8::timestamptz[], $9::text[])
-                AS i(id, app, source, event_id, request, notes, lane, expires_at, environment)
-            ON CONFLICT (id) DO UPDATE SET status = 'planning', planned_until = now(),
+                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[])
+                AS i(id, app, source, event_id, request, notes, lane, expires_at, environment,
+                    release_at)
+            ON CONFLICT (id) DO UPDATE SET status = excluded.status, planned_until = now(),
+                release_at = coalesce(excluded.release_at, pushes.release_at),
+                schedule_id = coalesce(pushes.schedule_id, excluded.schedule_id),
                 updated_at = now()
             WHERE pushes.status = 'queued'
             RETURNING id
@@ -239,6 +260,7 @@ extension DeliveryStore {
                 .jsonArray(new.map { .object($0.notes) }), .integerArray(new.map(\.lane)),
                 .timestampArray(new.map { $0.expiresAt?.microseconds }),
                 .textArray(new.map(\.request.environment.rawValue)),
+                .timestampArray(new.map { $0.releaseAt?.microseconds }),
             ]
         )
         return Set(try records.rows.map { try $0.uuid("id") })
@@ -264,18 +286,18 @@ extension DeliveryStore {
         _ push: PlanningPush,
         _ tokens: [PushRequest.DirectToken],
         _ start: PageStart,
+        _ zones: ZoneTimes?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         let done = start.cursor.flatMap { Int($0) } ?? 0
         let page = tokens.dropFirst(done).prefix(start.limit)
         guard !page.isEmpty else { return AudiencePage() }
-        let inserted = try await transaction.execute(
-            tokenSQL,
-            tokenParameters(
-                page.map { DirectAudience.Token(pushID: push.id, token: $0) },
-                owner: nil
-            )
+        let (sql, parameters) = insertTokens(
+            page.map { DirectAudience.Token(pushID: push.id, token: $0) },
+            owner: nil,
+            zones: zones
         )
+        let inserted = try await transaction.execute(sql, parameters)
         let end = done + page.count
         return AudiencePage(
             inserted: inserted.count,
@@ -289,6 +311,7 @@ extension DeliveryStore {
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
+        _ zones: ZoneTimes?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
@@ -299,6 +322,7 @@ extension DeliveryStore {
             .timestamp(start.plannedUntil), .integer(start.limit),
         ]
         let conditions = selectors.conditions(&parameters)
+        let times = RowTimes(zones, zone: "i.time_zone", &parameters)
         let result = try await transaction.execute(
             """
             WITH page AS (
@@ -308,7 +332,7 @@ extension DeliveryStore {
                 ORDER BY n.object_id LIMIT $5
             ), inserted AS (
                 INSERT INTO deliveries (\(deliveryColumns))
-                SELECT \(installationRow), NULL::bigint
+                SELECT \(installationRow(times)), NULL::bigint
                 FROM page i JOIN pushes p ON p.id = $1
                 ON CONFLICT DO NOTHING RETURNING 1)
             SELECT (SELECT count(*) FROM inserted) AS inserted, count(*) AS seen,

@@ -7,7 +7,7 @@ struct Migration: Sendable {
     let oldestUsable: Int
     let statements: [String]
 
-    static let all: [Migration] = [.first, .second, .third, .fourth]
+    static let all: [Migration] = [.first, .second, .third, .fourth, .fifth]
 
     static var current: Int { all.last?.version ?? 0 }
 }

@@ -41,6 +41,7 @@ package struct DatabaseConfiguration: Sendable {
 /// One loop's door to the database.
 package final class PushDatabase: Sendable {
     let pool: PostgresPool
+    let zoneNames = ZoneNames()
     private let log: Log
     private let schema = SchemaWatch()
 

@@ -30,7 +30,7 @@ extension PushStore {
                 """
                 UPDATE pushes SET status = 'cancelled', planner = NULL, updated_at = now(),
                     finished_at = now()
-                WHERE id = $1 AND status IN ('queued', 'planning', 'sending')
+                WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning', 'sending')
                 RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
                 """,
                 [.uuid(pushID)]

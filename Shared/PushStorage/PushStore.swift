@@ -21,6 +21,11 @@ package struct StoredPush: Sendable, Equatable {
     /// How far a broadcast is; `nil` where nobody asked, or there are no shards.
     package var progress: ShardProgress?
     package var expiresAt: Instant?
+    /// When it is released, or was; `nil` where it did not wait for a time.
+    package var releaseAt: Instant?
+    /// What LeanCloud's clients name a scheduled push by.
+    package var scheduleID: Int?
+    /// When it came in.
     package var createdAt: Instant
     package var updatedAt: Instant
     package var finishedAt: Instant?
@@ -47,6 +52,8 @@ package struct NewPush: Sendable {
     /// What it means.
     package var request: PushRequest
     package var expiresAt: Instant?
+    /// When it is to be released; `nil`: at once.
+    package var releaseAt: Instant?
 
     package init(
         id: String,
@@ -55,7 +62,8 @@ package struct NewPush: Sendable {
         eventID: String,
         object: JSONObject,
         request: PushRequest,
-        expiresAt: Instant?
+        expiresAt: Instant?,
+        releaseAt: Instant? = nil
     ) {
         self.id = id
         self.app = app
@@ -64,6 +72,7 @@ package struct NewPush: Sendable {
         self.object = object
         self.request = request
         self.expiresAt = expiresAt
+        self.releaseAt = releaseAt
     }
 
     var lane: Int { request.isDirect ? 0 : 1 }
@@ -81,8 +90,8 @@ package struct PushStore: Sendable {
 
     static let columns = """
         id, app, event_source, event_id, request, status, error, notes, lane, targeted, delivered,
-        failed, expired, suppressed, in_doubt, pending, invalid_tokens, expires_at, created_at,
-        updated_at, finished_at
+        failed, expired, suppressed, in_doubt, pending, invalid_tokens, expires_at, release_at,
+        schedule_id, coalesce(accepted_at, created_at) AS created_at, updated_at, finished_at
         """
 
     /// Keeps a push that came over HTTP and the record that will carry it to Kafka, in one
@@ -94,8 +103,10 @@ package struct PushStore: Sendable {
             let inserted = try await transaction.execute(
                 """
                 INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                    expires_at, environment, created_at, updated_at)
-                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9,
+                    expires_at, environment, release_at, schedule_id, created_at, updated_at)
+                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9, $10::timestamptz,
+                    CASE WHEN $10::timestamptz IS NOT NULL
+                        THEN nextval('pushes_schedule_id') END,
                     date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
                 ON CONFLICT (id) DO NOTHING RETURNING \(Self.columns)
                 """,
@@ -104,6 +115,7 @@ package struct PushStore: Sendable {
                     .json(.object(push.object)), .json(.object(push.notes)), .integer(push.lane),
                     .optional(timestamp: push.expiresAt?.microseconds),
                     .text(push.request.environment.rawValue),
+                    .optional(timestamp: push.releaseAt?.microseconds),
                 ]
             )
             if let row = inserted.first {
@@ -176,7 +188,7 @@ package struct PushStore: Sendable {
         try await database.execute(
             """
             SELECT \(Self.columns) FROM pushes WHERE app = $1
-            ORDER BY created_at DESC, id LIMIT $2 OFFSET $3
+            ORDER BY pushes.created_at DESC, id LIMIT $2 OFFSET $3
             """,
             [.text(app), .integer(min(max(limit, 0), 1000)), .integer(max(skip, 0))]
         ).rows.map(Self.push)
@@ -263,6 +275,8 @@ package struct PushStore: Sendable {
             lane: try row.integer("lane"),
             ledger: ledger,
             expiresAt: try row.instantOrNil("expires_at"),
+            releaseAt: try row.instantOrNil("release_at"),
+            scheduleID: try row.integerOrNil("schedule_id"),
             createdAt: try row.instant("created_at"),
             updatedAt: try row.instant("updated_at"),
             finishedAt: try row.instantOrNil("finished_at")

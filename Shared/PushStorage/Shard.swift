@@ -26,8 +26,8 @@ package struct ClaimedShard: Sendable, Equatable {
     var lowerID: String
     /// Whether the audience is found by its channels, and not by reading all of the app's.
     var isSparse: Bool
-    /// Time zones of the devices; `nil`: all. The empty text is a device without one.
-    var zones: [String]?
+    /// The time zones of its members, where the push is device-local; `nil`: all.
+    var zones: ZoneFilter?
     /// What decides for the installations that do not name their APNs environment.
     var environment: PushEnvironment
     /// Microseconds since 1970: an installation created later is no member.

@@ -23,7 +23,10 @@ extension ShardStore {
             guard
                 let held = try await Self.hold(session, shard, checkpoint, transaction)
             else { return .continues }
-            let records = try checkpoint.records(behind: held.cursor)
+            var records = try checkpoint.records(behind: held.cursor)
+            if shard.zones != nil {
+                records = try await Self.unrecorded(records, of: shard, transaction)
+            }
             var change = BooksChange(held.books, records)
             var books = held.books
             books.record(records.count)
@@ -54,6 +57,28 @@ extension ShardStore {
             try await Self.disableTokens(of: records, transaction)
             return status == .cancelled ? .cancelled : .continues
         }
+    }
+
+    /// A member that moved from one zone to another meanwhile may have its row from there.
+    private static func unrecorded(
+        _ records: [ShardRecord],
+        of shard: ClaimedShard,
+        _ transaction: PostgresTransaction
+    ) async throws -> [ShardRecord] {
+        guard !records.isEmpty else { return [] }
+        let known = try await transaction.execute(
+            """
+            SELECT target FROM deliveries
+            WHERE day = $1::date AND push_id = $2 AND target = ANY ($3::text[])
+            """,
+            [
+                .text(shard.day), .uuid(shard.pushID),
+                .textArray(records.map(\.delivery.target)),
+            ]
+        ).rows
+        guard !known.isEmpty else { return records }
+        let targets = Set(try known.map { try $0.text("target") })
+        return records.filter { !targets.contains($0.delivery.target) }
     }
 
     private struct Held {

@@ -165,7 +165,8 @@ extension ShardStore {
         UPDATE shards s SET owner = $1, updated_at = now()
         FROM taken t WHERE s.push_id = t.push_id AND s.shard = t.shard
         RETURNING s.push_id, s.shard, s.app, s.day::text AS day, s.lower_id, s.upper_id,
-            s.is_sparse, s.zones, s.cursor, s.expected, s.recorded
+            s.is_sparse, s.zones, s.zones_excluded, s.cursor, s.expected, s.recorded, s.due_at,
+            s.expires_at
         """
 
     private struct Push {
@@ -227,7 +228,12 @@ extension ShardStore {
     }
 
     private static func shard(_ row: PostgresRow, of push: Push) throws -> ClaimedShard {
-        ClaimedShard(
+        let zones = try row.textArrayOrNil("zones")
+        let isExclusion = try row.boolean("zones_excluded")
+        // A device-local push was released up to a day before its last devices are due.
+        let createdAt =
+            zones == nil ? push.createdAt : max(push.createdAt, try row.instant("due_at"))
+        return ClaimedShard(
             pushID: push.id,
             shard: try row.integer("shard"),
             app: try row.text("app"),
@@ -237,11 +243,11 @@ extension ShardStore {
             expected: try row.integer("expected"),
             recorded: try row.integer("recorded"),
             lane: push.lane,
-            expiresAt: push.expiresAt,
-            createdAt: push.createdAt,
+            expiresAt: try row.instantOrNil("expires_at") ?? push.expiresAt,
+            createdAt: createdAt,
             lowerID: try row.text("lower_id"),
             isSparse: try row.boolean("is_sparse"),
-            zones: try row.textArrayOrNil("zones"),
+            zones: zones.map { ZoneFilter(names: $0.compactMap { $0 }, isExclusion: isExclusion) },
             environment: push.environment,
             plannedUntil: push.plannedUntil,
             selectors: push.selectors
@@ -263,9 +269,14 @@ extension ShardStore {
             conditions += " AND n.object_id <= $\(parameters.count)"
         }
         if let zones = shard.zones {
-            parameters.append(.textArray(zones))
-            conditions +=
-                " AND coalesce(n.time_zone, '') = ANY ($\(parameters.count)::text[])"
+            conditions += zones.condition(&parameters)
+            // Who has moved here from another zone may have got it there.
+            parameters += [.text(shard.day), .uuid(shard.pushID)]
+            conditions += """
+                 AND NOT EXISTS (SELECT FROM deliveries d
+                    WHERE d.day = $\(parameters.count - 1)::date
+                        AND d.push_id = $\(parameters.count) AND d.target = n.object_id)
+                """
         }
         var source = "installations n"
         if shard.isSparse {

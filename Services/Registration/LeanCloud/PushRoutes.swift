@@ -71,7 +71,8 @@ extension LeanCloudSurface {
                 eventID: eventID,
                 object: body,
                 request: parsed,
-                expiresAt: parsed.expiresAt(acceptedAt: now)
+                expiresAt: parsed.expiresAt(acceptedAt: now),
+                releaseAt: parsed.releaseTime(acceptedAt: now)
             ),
             record: OutboxRecord(
                 kafkaTopic: record.topic,
@@ -135,10 +136,12 @@ enum PushRecord {
         return object
     }
 
-    /// LeanCloud's `in-queue` and `done`; a push that failed as a whole shows why. Never under a
+    /// LeanCloud's `in-queue`, `scheduled` and `done`; a push that failed as a whole shows why. Never under a
     /// key `error`: the Python client takes that for a failed call.
     private static func statusText(_ push: StoredPush) -> String {
         switch push.status {
+        case .queued where push.releaseAt != nil: "scheduled"
+        case .scheduled: "scheduled"
         case .queued, .planning, .sending: "in-queue"
         case .done: "done"
         case .cancelled: "cancelled"

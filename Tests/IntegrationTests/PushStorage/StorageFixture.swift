@@ -92,14 +92,16 @@ struct StorageFixture: Sendable {
     func push(_ id: String, _ object: JSONObject, app: String = app) throws -> NewPush {
         var object = object
         object["data"] = ["alert": "Ring"]
+        let (request, now) = (try PushRequest.parse(object, now: .now()), Instant.now())
         return NewPush(
             id: PushIdentity.pushID(app: app, source: "test", eventID: id, digest: sha256),
             app: app,
             eventSource: "test",
             eventID: id,
             object: object,
-            request: try PushRequest.parse(object, now: .now()),
-            expiresAt: nil
+            request: request,
+            expiresAt: request.expiresAt(acceptedAt: now),
+            releaseAt: request.releaseTime(acceptedAt: now)
         )
     }
 

@@ -1,0 +1,116 @@
+import EventLoop
+import Observability
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// Releases scheduled pushes when their time has come: by a timer up to the next of them, and by the
+/// bell that rings when another is accepted.
+///
+/// Authority: none beyond the release, which is one transaction: the push is no longer scheduled, and
+/// what it names one by one is this session's, and the engine's at once. A larger audience is the
+/// planner's. So any replica may release, and no push is released twice.
+///
+/// Shutdown: releases nothing more.
+actor ScheduleReleaser: ServicePart {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "schedules"
+    private nonisolated let trouble = Trouble()
+    nonisolated func notReadyReason() -> String? { trouble.reason }
+
+    /// How often it looks by itself, lest a notification was missed.
+    private static let idleWait: Duration = .seconds(5)
+    /// What is due and was not released is in another replica's hands just now.
+    private static let shortestWait: Duration = .milliseconds(20)
+    private static let cannotRelease = "scheduled pushes cannot be released"
+
+    private let database: PushDatabase
+    private let contexts: PushContexts
+    private let engine: DeliveryEngine
+    private let bell: Bell
+    private let log: Log
+    private let released: Counter
+    private let onRelease: @Sendable () -> Void
+
+    /// `onRelease` is called when there may be something to plan, or rows that are due.
+    init(
+        database: PushDatabase,
+        contexts: PushContexts,
+        engine: DeliveryEngine,
+        bell: Bell,
+        runtime: ServiceRuntime,
+        onRelease: @escaping @Sendable () -> Void
+    ) {
+        loop = runtime.mainLoop
+        self.database = database
+        self.contexts = contexts
+        self.engine = engine
+        self.bell = bell
+        self.onRelease = onRelease
+        log = runtime.log
+        released = runtime.metrics.counter(.pushEvents, ["result": "released"])
+    }
+
+    func run() async throws {
+        var pause = Pause()
+        while !Task.isCancelled {
+            do {
+                let wait = try await releaseDue()
+                trouble.clear(Self.cannotRelease)
+                pause = Pause()
+                if wait > .zero { await bell.wait(atMost: wait) }
+            } catch is CancellationError {
+                return
+            } catch {
+                if Task.isCancelled { return }
+                trouble.set(Self.cannotRelease)
+                log.warning(
+                    "scheduled pushes cannot be released",
+                    [.error: .string("\(error)")]
+                )
+                await pause.wait(on: loop)
+            }
+        }
+    }
+
+    /// - Returns: How long to wait before it looks again.
+    private func releaseDue() async throws -> Duration {
+        guard let session = await engine.workingSession else { return .milliseconds(250) }
+        let batch: ReleasedBatch
+        do {
+            batch = try await database.deliveries.release(session: session)
+        } catch let error as StorageError where error.kind == .sessionLost {
+            await engine.abandon(session: session)
+            return .milliseconds(250)
+        } catch {
+            // Whether the transaction was committed may not be known.
+            await engine.lookForStrays()
+            throw error
+        }
+        if !batch.pushes.isEmpty { await handOn(batch, session: session) }
+        if batch.isFull { return .zero }
+        let next = try await database.deliveries.untilNextRelease() ?? Self.idleWait
+        return min(max(next, Self.shortestWait), Self.idleWait)
+    }
+
+    private func handOn(_ batch: ReleasedBatch, session: Int) async {
+        released.add(batch.pushes.count)
+        log.info("scheduled pushes released", [.count: .integer(batch.pushes.count)])
+        var found: [String: PushContext] = [:]
+        for push in batch.pushes {
+            let context = PushContext(
+                pushID: push.id,
+                eventID: push.eventID,
+                request: push.request
+            )
+            found[push.id] = context
+            contexts.remember(context)
+        }
+        onRelease()
+        await engine.take(batch.deliveries, of: found, session: session)
+    }
+}

@@ -1,0 +1,146 @@
+import JSON
+import Postgres
+package import PushCore
+
+/// Pushes whose time has come.
+package struct ReleasedBatch: Sendable {
+    package struct Push: Sendable {
+        package var id: String
+        package var eventID: String
+        package var request: PushRequest
+    }
+
+    package var pushes: [Push]
+    /// The deliveries to devices that a push names one by one. The session owns them; those of a
+    /// device-local push are rows, nobody's, and due when each device is.
+    package var deliveries: [Delivery]
+    /// There was one whose audience is to be written down, page by page.
+    package var isPlanning: Bool
+    /// There may be more whose time has come.
+    package var isFull: Bool
+}
+
+/// Scheduled pushes: each is released once, by whoever comes first.
+extension DeliveryStore {
+    /// Releases the pushes whose time has come, the oldest first: from now on their audience is
+    /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
+    /// another's business, and skipped by everyone else meanwhile; so it is released once.
+    ///
+    /// - Throws: `StorageError` of kind `sessionLost`; then nothing was released.
+    package func release(session: Int, limit: Int = 100) async throws -> ReleasedBatch {
+        try await database.transaction { transaction in
+            try await Self.planByIndex(transaction)
+            try await SessionStore.hold(session, transaction)
+            let rows = try await transaction.execute(
+                """
+                UPDATE pushes p SET status = 'planning', accepted_at = p.created_at,
+                    created_at = date_trunc('milliseconds', now()), planned_until = now(),
+                    updated_at = now()
+                FROM (SELECT id FROM pushes
+                    WHERE status = 'scheduled' AND release_at <= now()
+                    ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
+                WHERE p.id = due.id
+                RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
+                    p.expires_at
+                """,
+                [.integer(max(1, limit))]
+            ).rows
+            var batch = ReleasedBatch(
+                pushes: [],
+                deliveries: [],
+                isPlanning: false,
+                isFull: rows.count >= limit
+            )
+            var atOnce: [NewPush] = []
+            for row in rows {
+                guard let push = try await Self.released(row, transaction) else { continue }
+                batch.pushes.append(
+                    .init(id: push.id, eventID: push.eventID, request: push.request)
+                )
+                let zones = try await database.zoneTimes(
+                    of: push.request,
+                    releasedAt: push.releaseAt,
+                    transaction
+                )
+                guard let zones else {
+                    atOnce.append(push)
+                    continue
+                }
+                let isPaged = try await Self.planDirect([push], owner: nil, zones, transaction)
+                    .isPaged
+                if isPaged { batch.isPlanning = true }
+            }
+            let planned = try await Self.planDirect(atOnce, owner: session, nil, transaction)
+            batch.deliveries = planned.deliveries
+            if planned.isPaged { batch.isPlanning = true }
+            if batch.isPlanning { try await Self.notify(.planning, transaction) }
+            return batch
+        }
+    }
+
+    /// How long it is, by the clock of Postgres, until the next push is to be released; zero where
+    /// its time has come, `nil` where there is none.
+    package func untilNextRelease() async throws -> Duration? {
+        let row = try await database.execute(
+            """
+            SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
+                AS seconds
+            FROM pushes WHERE status = 'scheduled' AND release_at IS NOT NULL
+            """
+        ).first
+        return try row?.doubleOrNil("seconds").map { .milliseconds(Int64(max(0, $0) * 1000)) }
+    }
+
+    private static func planDirect(
+        _ pushes: [NewPush],
+        owner: Int?,
+        _ zones: ZoneTimes?,
+        _ transaction: PostgresTransaction
+    ) async throws -> (deliveries: [Delivery], isPaged: Bool) {
+        let audience = DirectAudience(
+            pushes.sorted { $0.id < $1.id },
+            limit: directLimit,
+            identityLimit: directIdentityLimit
+        )
+        var deliveries: [Delivery] = []
+        if !audience.isEmpty {
+            deliveries = try await insertDirect(
+                audience,
+                owner: owner,
+                zones: zones,
+                transaction
+            )
+        }
+        return (deliveries, !audience.paged.isEmpty)
+    }
+
+    /// - Returns: `nil` where its request cannot be read any more; then it has failed.
+    private static func released(
+        _ row: PostgresRow,
+        _ transaction: PostgresTransaction
+    ) async throws -> NewPush? {
+        do {
+            let push = try planningPush(row)
+            return NewPush(
+                id: push.id,
+                app: push.app,
+                eventSource: try row.text("event_source"),
+                eventID: try row.text("event_id"),
+                object: [:],
+                request: push.request,
+                expiresAt: try row.instantOrNil("expires_at"),
+                releaseAt: try row.instant("release_at")
+            )
+        } catch let error as StorageError where error.kind == .corrupt {
+            _ = try await transaction.execute(
+                """
+                UPDATE pushes SET status = 'failed', error = $2, updated_at = now(),
+                    finished_at = now()
+                WHERE id = $1
+                """,
+                [.uuid(try row.uuid("id")), .text(error.description)]
+            )
+            return nil
+        }
+    }
+}

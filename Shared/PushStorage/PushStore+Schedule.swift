@@ -1,0 +1,37 @@
+import Postgres
+
+/// Pushes that wait for their time, until somebody releases them.
+extension PushStore {
+    private static let isWaiting = "status IN ('queued', 'scheduled') AND release_at IS NOT NULL"
+
+    /// Those that wait, the next first; `nil`: of all apps.
+    package func scheduled(
+        app: String?,
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> [StoredPush] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM pushes
+            WHERE \(Self.isWaiting) AND ($1::text IS NULL OR app = $1)
+            ORDER BY release_at, id LIMIT $2 OFFSET $3
+            """,
+            [
+                .optional(text: app), .integer(min(max(limit, 0), 1000)), .integer(max(skip, 0)),
+            ]
+        ).rows.map(Self.push)
+    }
+
+    /// Cancels a push that waits for its time, and only that: there is nothing on the books yet.
+    ///
+    /// - Returns: Whether there was such a push. One that was released is none any more.
+    package func cancelScheduled(app: String, scheduleID: Int) async throws -> Bool {
+        try await database.execute(
+            """
+            UPDATE pushes SET status = 'cancelled', updated_at = now(), finished_at = now()
+            WHERE schedule_id = $1 AND app = $2 AND \(Self.isWaiting)
+            """,
+            [.integer(scheduleID), .text(app)]
+        ).affectedRows == 1
+    }
+}
