@@ -13,6 +13,12 @@ extension LeanCloudSurface {
         on(.get, "/1.1/tables/Notifications/:id", in: &router) { request, caller in
             try await record(request, caller)
         }
+        on(.get, "/1.1/scheduledPushMessages", in: &router) { request, caller in
+            try await scheduled(request, caller)
+        }
+        on(.delete, "/1.1/scheduledPushMessages/:id", in: &router) { request, caller in
+            try await cancelScheduled(request, caller)
+        }
     }
 
     /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
