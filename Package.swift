@@ -168,6 +168,7 @@ let package = Package(
             ["Dispatcher", "PushEvents", "PushStorage", "PushCore", "JSON"]
         ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
+        tests("CLITests", ["CLI", "PushCore"]),
         tests(
             "IntegrationTests",
             [
@@ -175,7 +176,7 @@ let package = Package(
                 "Cryptography",
             ]
         ),
-        tests("EndToEndTests", ["JSON", "Kafka", "Cryptography"]),
+        tests("EndToEndTests", ["PushCore", "JSON", "Kafka", "Cryptography"]),
     ],
     swiftLanguageModes: [.v6]
 )

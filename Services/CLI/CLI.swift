@@ -32,16 +32,16 @@ struct CLI {
     /// The commands that there are, by their words.
     static let commands: [Command] = [
         .migrate, .appCreate, .appList, .appShow, .credentialsSetAPNs, .credentialsSetFCM,
-        .credentialsSetWNS, .credentialsList, .pushSend, .pushShow, .doctor,
+        .credentialsSetWNS, .credentialsList, .pushSend, .pushShow, .pushList, .pushCancel,
+        .installationsRestore, .doctor,
     ]
 
     /// In the contract, not in this version: refused by name.
     static let planned: [String] = [
         "app rotate-key", "app set", "app link", "app index", "credentials set mpns",
-        "credentials check", "credentials remove", "push cancel", "push explain",
+        "credentials check", "credentials remove", "push explain",
         "audience explain", "dead-letters list", "dead-letters show", "dead-letters replay",
-        "keys rotate", "keys status", "ingest type", "installations restore",
-        "identity set-secret",
+        "keys rotate", "keys status", "ingest type", "identity set-secret",
     ]
 
     static func run(_ words: [String], on loop: EventLoop) async -> Int32 {
@@ -199,10 +199,13 @@ enum Terminal {
 
     static func say(_ value: JSONValue) { say(value.text) }
 
+    /// As it is, without a line's end.
+    static func write(_ text: String) { Log.standardOutput(Array(text.utf8)) }
+
     static func complain(_ text: String) {
         let bytes = Array((text + "\n").utf8)
         unsafe bytes.withUnsafeBytes { buffer in
-            _ = unsafe write(STDERR_FILENO, buffer.baseAddress, buffer.count)
+            _ = unsafe Glibc.write(STDERR_FILENO, buffer.baseAddress, buffer.count)
         }
     }
 

@@ -20,6 +20,11 @@ extension Command {
             .value("--where", "<json>", "only devices that meet a condition"),
             .value("--alert", "<text>", "what to show"),
             .value("--title", "<text>", "above it"),
+            .value(
+                "--at",
+                "<time>",
+                "when: 2026-11-20T21:04:05Z, without the Z each device's own time; or 10m from now"
+            ),
             .value("--file", "<request.json>", "a whole request, instead of the above; - is stdin"),
             .value("--id", "<event id>", "the event's id; the same id is the same push"),
             .value("--source", "<source>", "the event's source; carillon/cli without it"),
@@ -91,7 +96,7 @@ extension Command {
         _ context: CommandContext
     ) throws -> JSONObject {
         let shorthands = [
-            "--channel", "--installation", "--identity", "--where", "--alert", "--title",
+            "--channel", "--installation", "--identity", "--where", "--alert", "--title", "--at",
         ]
         if let path = arguments.value("--file") {
             for option in shorthands where arguments.has(option) {
@@ -126,6 +131,11 @@ extension Command {
                 throw ArgumentsError("--where takes JSON")
             }
             object["where"] = condition
+        }
+        if let text = arguments.value("--at") {
+            let local = WallTime(iso8601: text)?.iso8601
+            let time = try local ?? Self.time(text, "--at", direction: 1).iso8601
+            object["push_time"] = .string(time)
         }
         object["data"] = .object(data)
         return object

@@ -17,7 +17,7 @@ extension Command {
             ),
             .value("--app", "<app>", "with --event, of this app only"),
             .flag("--recount", "count the rows and compare them with the books; 1 if they differ"),
-            .flag("--watch", "go on until nothing is pending"), json,
+            .flag("--watch", "go on until the push is over, with its rate and the time left"), json,
         ]
     ) { arguments, context in
         let event = arguments.value("--event")
@@ -41,7 +41,9 @@ extension Command {
             )
         }
         if arguments.has("--watch") {
-            push = try await watched(push, arguments, database, context)
+            let watch = PushWatch(database, on: context.loop, isJSON: arguments.has("--json"))
+            guard let last = try await watch.run(push) else { return PushWatch.interrupted }
+            push = last
         }
         guard arguments.has("--recount") else {
             show(push, counted: nil, arguments)
@@ -52,25 +54,6 @@ extension Command {
         }
         show(books, counted: counted, arguments)
         return agrees(books.ledger, counted) && books.ledger.balances ? 0 : 1
-    }
-
-    private static func watched(
-        _ push: StoredPush,
-        _ arguments: Arguments,
-        _ database: PushDatabase,
-        _ context: CommandContext
-    ) async throws -> StoredPush {
-        var push = push
-        while !push.status.isFinal {
-            if !arguments.has("--json") { Terminal.say(line(of: push)) }
-            let shown = push
-            while push == shown {
-                try await context.loop.sleep(for: .milliseconds(250))
-                guard let next = try await database.pushes.find(push.id) else { return push }
-                push = next
-            }
-        }
-        return push
     }
 
     private static func show(
@@ -117,13 +100,14 @@ extension Command {
         object["createdAt"] = .string(push.createdAt.iso8601)
         object["updatedAt"] = .string(push.updatedAt.iso8601)
         object["finishedAt"] = push.finishedAt.map { .string($0.iso8601) }
+        object["releaseAt"] = push.releaseAt.map { .string($0.iso8601) }
         object["expiresAt"] = push.expiresAt.map { .string($0.iso8601) }
         object["error"] = push.error.map { .string($0) }
         if !push.notes.isEmpty { object["notes"] = .object(push.notes) }
         return object
     }
 
-    private static func shownLedger(_ ledger: Ledger) -> JSONObject {
+    static func shownLedger(_ ledger: Ledger) -> JSONObject {
         [
             "targeted": JSONValue(ledger.targeted), "delivered": JSONValue(ledger.delivered),
             "failed": JSONValue(ledger.failed), "expired": JSONValue(ledger.expired),
@@ -148,6 +132,7 @@ extension Command {
             ["event", push.eventID + (push.eventSource.isEmpty ? "" : " of \(push.eventSource)")],
             ["status", push.status.rawValue], ["created", push.createdAt.iso8601],
         ]
+        if let time = push.releaseAt { rows.append(["release", time.iso8601]) }
         if let time = push.finishedAt { rows.append(["finished", time.iso8601]) }
         if let error = push.error { rows.append(["error", error]) }
         if !push.notes.isEmpty { rows.append(["notes", push.notes.text]) }

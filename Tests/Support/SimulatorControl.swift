@@ -7,6 +7,8 @@ package struct SimulatorControl: Sendable {
     /// One request that a provider received.
     package struct Received: Sendable {
         package let sequence: Int
+        /// When it came, in ISO 8601.
+        package let at: String
         package let provider: String
         package let environment: String
         package let connection: Int?
@@ -19,6 +21,7 @@ package struct SimulatorControl: Sendable {
 
         init(_ json: JSONValue) {
             sequence = json["seq"]?.integer ?? -1
+            at = json["at"]?.string ?? ""
             provider = json["provider"]?.string ?? ""
             environment = json["environment"]?.string ?? ""
             connection = json["connection"]?.integer

@@ -1,0 +1,57 @@
+import PushCore
+import Testing
+
+@testable import CLI
+
+@Suite("How fast a push goes", .timeLimit(.minutes(1)))
+struct ProgressMeterTests {
+    private func meter(_ samples: [(done: Int, second: Int64)]) -> ProgressMeter {
+        var meter = ProgressMeter()
+        for sample in samples {
+            meter.take(done: sample.done, at: Instant(seconds: sample.second))
+        }
+        return meter
+    }
+
+    @Test("One look tells no rate, and so no time left")
+    func needsTwo() {
+        #expect(meter([]).rate == nil)
+        #expect(meter([(10, 0)]).rate == nil)
+        #expect(meter([(10, 0)]).secondsLeft(pending: 5) == nil)
+        #expect(meter([(10, 0)]).secondsLeft(pending: 0) == 0)
+        // The clock stood still.
+        #expect(meter([(10, 0), (20, 0)]).rate == nil)
+    }
+
+    @Test("The rate is that of the last ten seconds, not of all")
+    func forgets() {
+        let steady = meter((0...5).map { (Int($0) * 100, $0) })
+        #expect(steady.rate == 100)
+        #expect(steady.secondsLeft(pending: 1001) == 11)
+        let faster = meter(
+            (0...20).map { ($0 <= 10 ? Int($0) * 10 : 100 + Int($0 - 10) * 500, $0) }
+        )
+        #expect(faster.rate == 500)
+    }
+
+    @Test("What stands still has no time left, whatever it did before")
+    func stalls() {
+        let stalled = meter([(0, 0), (1000, 1)] + (2...12).map { (1000, $0) })
+        #expect(stalled.rate == 0)
+        #expect(stalled.secondsLeft(pending: 1) == nil)
+        // A count that goes back, as when more turned out to be pending, is no speed.
+        #expect(meter([(100, 0), (50, 1)]).rate == 0)
+    }
+
+    @Test(
+        "A time left is told in its two largest units",
+        arguments: [
+            (-1, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"),
+            (3600, "1 h"), (3601, "1 h"), (3725, "1 h 2 min"), (90_000, "1 d 1 h"),
+            (86_401, "1 d"),
+        ]
+    )
+    func tells(seconds: Int, text: String) {
+        #expect(ProgressMeter.text(seconds: seconds) == text)
+    }
+}
