@@ -46,8 +46,7 @@ extension DeliveryStore {
             return PlannedBatch(newPushIDs: [], deliveries: [], planningPushIDs: [])
         }
         return try await database.transaction { transaction in
-            try await Self.planByIndex(transaction)
-            try await SessionStore.hold(session, transaction)
+            try await Self.holdByIndex(session, transaction)
             let new = try await Self.insert(pushes, transaction)
             let scheduled = pushes.filter { new.contains($0.id) && $0.releaseAt != nil }
             let audience = DirectAudience(

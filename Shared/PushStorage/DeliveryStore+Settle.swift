@@ -13,18 +13,15 @@ extension DeliveryStore {
         let settled = Self.unique(settled, by: \.key)
         guard !settled.isEmpty else { return [] }
         return try await database.transaction { transaction in
-            try await Self.planByIndex(transaction)
-            let pushIDs: PostgresValue = .uuidArray(Array(Set(settled.map(\.key.pushID))).sorted())
+            let pushIDs = Set(settled.map(\.key.pushID)).sorted()
             let results = try await transaction.pipeline([
+                (Self.planByIndexSQL, []),
                 (
                     "SELECT id FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE",
-                    [
-                        pushIDs
-                    ]
-                ),
-                (Self.settleSQL, Self.parameters(session, settled)),
+                    [.uuidArray(pushIDs)]
+                ), (Self.settleSQL, Self.parameters(session, settled)),
             ])
-            let rows = results[1].rows
+            let rows = results[2].rows
             var keys: Set<DeliveryKey> = []
             for row in rows { keys.insert(try Self.key(row)) }
             let matched = keys

@@ -148,8 +148,7 @@ package struct DeliveryStore: Sendable {
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claimDue(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
         try await database.transaction { transaction in
-            try await Self.planByIndex(transaction)
-            try await SessionStore.hold(session, transaction)
+            try await Self.holdByIndex(session, transaction)
             return try await transaction.execute(
                 """
                 UPDATE deliveries d SET owner = $1, updated_at = now()
@@ -188,6 +187,14 @@ package struct DeliveryStore: Sendable {
     /// sorted none the less then looks so dear that Postgres would compile it, for a second and more.
     static func planByIndex(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute(planByIndexSQL)
+    }
+
+    /// That, and `SessionStore.hold`, in one round trip.
+    static func holdByIndex(_ session: Int, _ transaction: PostgresTransaction) async throws {
+        let found = try await transaction.pipeline([
+            (planByIndexSQL, []), (SessionStore.holdSQL, [.integer(session)]),
+        ])
+        guard !found[1].isEmpty else { throw StorageError.sessionLost }
     }
 
     static let planByIndexSQL = """

@@ -27,8 +27,7 @@ package struct ShardStore: Sendable {
         let limit = min(max(limit, 1), 1000)
         let apps = holding.keys.sorted()
         return try await database.transaction { transaction in
-            try await DeliveryStore.planByIndex(transaction)
-            try await SessionStore.hold(session, transaction)
+            try await DeliveryStore.holdByIndex(session, transaction)
             let taken = try await transaction.execute(
                 Self.claimSQL,
                 [
