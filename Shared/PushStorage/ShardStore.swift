@@ -121,6 +121,30 @@ package struct ShardStore: Sendable {
         )
     }
 
+    /// Hands back what a session does not know of: the answer to a claim was lost, and there may be
+    /// shards that nobody works on.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they are.
+    ///   - known: Those that are worked on.
+    /// - Returns: How many went back.
+    /// - Throws: `StorageError`.
+    @discardableResult
+    package func releaseAll(session: Int, but known: [ClaimedShard]) async throws -> Int {
+        try await database.execute(
+            """
+            UPDATE shards s SET owner = NULL, updated_at = now()
+            WHERE s.owner = $1 AND NOT EXISTS (
+                SELECT FROM unnest($2::uuid[], $3::integer[]) AS i(push_id, shard)
+                WHERE i.push_id = s.push_id AND i.shard = s.shard)
+            """,
+            [
+                .integer(session), .uuidArray(known.map(\.pushID)),
+                .integerArray(known.map(\.shard)),
+            ]
+        ).affectedRows
+    }
+
     /// When the next shard that nobody owns is due.
     package func nextDue() async throws -> Instant? {
         try await database.execute(
@@ -132,6 +156,16 @@ package struct ShardStore: Sendable {
 // MARK: Claiming
 
 extension ShardStore {
+    // A push with a pace has one shard sent at a time, the first that is due, so that one process
+    // keeps its pace.
+    private static let isHeldBackByPace = """
+        (EXISTS (SELECT FROM shards o
+                WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
+                    AND (o.owner IS NOT NULL OR o.shard < s.shard AND o.due_at <= now()))
+            AND EXISTS (SELECT FROM pushes p WHERE p.id = s.push_id
+                AND (p.request->>'pace' IS NOT NULL OR p.request->>'flow_control' IS NOT NULL)))
+        """
+
     // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.
     // Candidates are looked at again by their primary key, as another may have them by then; hence
     // "IS FALSE", which keeps the partial indexes out of it.
@@ -152,6 +186,7 @@ extension ShardStore {
             CROSS JOIN LATERAL (
                 SELECT s.push_id, s.shard, s.pushed_at FROM shards s
                 WHERE s.app = a.app AND NOT s.finished AND s.owner IS NULL AND s.due_at <= now()
+                    AND NOT \(isHeldBackByPace)
                 ORDER BY s.pushed_at, s.push_id, s.shard LIMIT $5) c
             WHERE a.app IS NOT NULL
         ), taken AS (
