@@ -23,6 +23,9 @@ actor AudiencePlanner: ServicePart {
     nonisolated func notReadyReason() -> String? { trouble.reason }
 
     private static let idleWait: Duration = .seconds(1)
+    /// Members of a shard: enough that its beginning and its end cost little beside it, few enough
+    /// that every replica gets some.
+    private static let shardSize = 10_000
     private static let cannotPlan = "audiences cannot be planned"
 
     private let database: PushDatabase
@@ -105,7 +108,11 @@ actor AudiencePlanner: ServicePart {
         var total = 0
         while !Task.isCancelled {
             do {
-                let page = try await database.deliveries.planPage(session: session, pushID: push.id)
+                let page = try await database.deliveries.planPage(
+                    session: session,
+                    pushID: push.id,
+                    shardSize: Self.shardSize
+                )
                 planned.add(page.inserted)
                 total += page.inserted
                 if page.inserted > 0 { onPage() }

@@ -74,6 +74,15 @@ final class CredentialDirectory: @unchecked Sendable {
         }
     }
 
+    /// Whether `client` knows this app's credentials as they were lately.
+    func isLoaded(_ app: String) -> Bool {
+        guard let known = credentials[app] else { return false }
+        return known.readAt > Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+    }
+
+    /// Calls back what waits at the clients: whoever handed it over may not send it any more.
+    func withdrawAll() { providers.withdrawAll() }
+
     /// A credential was set: of this app, or of any.
     func forget(_ app: String) {
         if app.isEmpty { credentials = [:] } else { credentials[app] = nil }

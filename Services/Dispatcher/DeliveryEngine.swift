@@ -1,4 +1,3 @@
-import Cryptography
 import EventLoop
 import Kafka
 import Observability
@@ -10,16 +9,19 @@ import ServiceKit
 
 /// Sends what this process owns and records what became of it.
 ///
-/// Authority: every delivery between "it is ours in the table" and "the table knows its end". Those
-/// are at most `DISPATCH_IN_FLIGHT`; whatever comes beyond that, or meets a provider that is ill,
-/// goes back as a row due later, uncounted.
+/// Authority: every delivery between "it is ours in the table" and "the table knows its end". A
+/// delivery is ours as a row, or as a member of a shard that `ShardRun` works on; both meet here
+/// with the same expiry, payload, breaker and budget, and part again when they end. In flight are at
+/// most `DISPATCH_IN_FLIGHT`; a row beyond that, or one that meets a provider that is ill, goes back
+/// due later, uncounted, and a member stays where it is.
 ///
-/// Flow of one delivery: `take` → budget, expiry, payload, breaker → the provider's client →
-/// `answered` → `finished` → outcomes acknowledged by Kafka → settled in one transaction with the
-/// others of its batch (promise 4). All of it moves in batches; nothing awaits per delivery.
+/// Flow of a row: `take` → `prepare` → the provider's client → `answered` → `finish` → outcomes
+/// acknowledged by Kafka → settled in one transaction with the others of its batch (promise 4).
+/// Flow of a member: `sendMembers` → the provider's client → `memberAnswered` → its `ShardWindow`.
+/// All of it moves in batches; nothing awaits per delivery.
 ///
 /// States: idle without a session, working under one, stopping. A lost session drops what it owned
-/// without a word: its rows belong to somebody else, who will send them.
+/// without a word: its rows and shards belong to somebody else, who will send them.
 ///
 /// Shutdown: takes nothing more, waits for the answers that are due, records them, and leaves the
 /// rest to `SessionKeeper`, which hands back whatever is still owned.
@@ -30,14 +32,13 @@ actor DeliveryEngine: ServicePart {
     }
 
     nonisolated let name = "deliveries"
-    private static let cannotRead = "credentials cannot be read"
     nonisolated let trouble = Trouble()
     nonisolated func notReadyReason() -> String? { trouble.reason }
 
     let database: PushDatabase
     let producer: KafkaProducer
     let credentials: CredentialDirectory
-    let topics: KafkaTopics
+    let outcomesTopic: String
     let log: Log
     let meters: DeliveryMeters
     /// How long a stop waits for answers, from its first sign.
@@ -46,18 +47,19 @@ actor DeliveryEngine: ServicePart {
     private let maximumAge: Int64
 
     private var session: Int?
-    private var budget: FlightBudget
+    var budget: FlightBudget
     /// Every row that is in this process' hands, to tell those apart that nobody works on.
-    private var ownedKeys: Set<DeliveryKey> = []
-    private var breakers: [FlightBudget.Client: ProviderBreaker] = [:]
-    private var waves: [FlightBudget.Client: DeadTokenWave] = [:]
-    private var random = SystemRandomNumberGenerator()
+    var ownedKeys: Set<DeliveryKey> = []
+    private var healths: [FlightBudget.Client: ProviderHealth] = [:]
+    var random = FastRandom()
     private var roomWaiters: [RoomWaiter] = []
     /// Lanes whose sweeper found too little room, and the bells that tell it of more.
     private var hungry: Set<Lane> = []
     private let bells: [Bell]
+    /// The shards that are worked on.
+    private(set) var runs: [ShardRun] = []
     private(set) var isStopping = false
-    private var stopsAt: ContinuousClock.Instant?
+    private(set) var stopsAt: ContinuousClock.Instant?
     /// The drain is over: what is answered now is not written down.
     private(set) var hasEnded = false
     var strays = StraySearch()
@@ -87,7 +89,7 @@ actor DeliveryEngine: ServicePart {
         self.producer = producer
         self.credentials = credentials
         self.bells = bells
-        topics = configuration.topics
+        outcomesTopic = configuration.topics.pushOutcomes
         log = runtime.log
         meters = DeliveryMeters(runtime.metrics)
         drainLimit = configuration.shutdownGrace * 0.75
@@ -103,12 +105,15 @@ actor DeliveryEngine: ServicePart {
         wakeWaiters()
     }
 
-    /// The session's rows are another's now. Answers still to come are dropped when they come.
+    /// The session's rows and shards are another's now. What waits at the providers' clients is not
+    /// sent any more, and answers still to come are dropped when they come.
     func abandon(session: Int) {
         guard self.session == session else { return }
         self.session = nil
         ownedKeys = []
         strays = StraySearch()
+        for run in runs { run.drop() }
+        credentials.withdrawAll()
     }
 
     /// The session to write under; `nil` while there is none.
@@ -125,23 +130,31 @@ actor DeliveryEngine: ServicePart {
 
     var inHand: Set<DeliveryKey> { ownedKeys }
 
+    // MARK: Shards
+
+    func add(_ run: ShardRun) {
+        runs.append(run)
+        meters.shardsHeld.set(runs.count)
+    }
+
+    func remove(_ run: ShardRun) {
+        runs.removeAll { $0 === run }
+        meters.shardsHeld.set(runs.count)
+    }
+
     // MARK: Room
 
-    func room(in lane: Lane) -> Int { isStopping ? 0 : budget.room(in: lane) }
+    func room(in lane: Lane) -> Int {
+        isStopping ? 0 : budget.room(for: FlightBudget.Use(lane))
+    }
 
     /// Whether a claim is worth its round trip; if not, the lane's bell rings when it is.
     func isWorthClaiming(in lane: Lane) -> Bool {
         let room = room(in: lane)
-        let isWorthIt = room > 0 && (room >= 200 || room >= budget.owned(in: lane))
+        let isWorthIt =
+            room > 0 && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
         if !isWorthIt { hungry.insert(lane) }
         return isWorthIt
-    }
-
-    private func feedHungry() {
-        for lane in hungry {
-            hungry.remove(lane)
-            if isWorthClaiming(in: lane) { bells[lane.rawValue].ring() }
-        }
     }
 
     /// Waits until a lane has room for so many, or for a good part of all, and there is a session.
@@ -154,11 +167,25 @@ actor DeliveryEngine: ServicePart {
 
     private func hasRoom(in lane: Lane, count: Int) -> Bool {
         guard session != nil else { return false }
-        let room = budget.room(in: lane)
+        let room = budget.room(for: FlightBudget.Use(lane))
         return room > 0 && (room >= count || room * 4 >= budget.total)
     }
 
-    func wakeWaiters() {
+    /// Slots were given back: whoever waits for one looks again.
+    func roomAppeared() {
+        wakeWaiters()
+        for lane in hungry {
+            hungry.remove(lane)
+            if isWorthClaiming(in: lane) { bells[lane.rawValue].ring() }
+        }
+        for run in runs { run.roomAppeared() }
+        if isStopping, budget.owned == 0, finished.isEmpty, !isRecording {
+            drained?.resume()
+            drained = nil
+        }
+    }
+
+    private func wakeWaiters() {
         guard !roomWaiters.isEmpty else { return }
         let waiters = roomWaiters
         roomWaiters = []
@@ -171,203 +198,23 @@ actor DeliveryEngine: ServicePart {
         }
     }
 
-    // MARK: Sending
+    // MARK: What all deliveries share
 
-    /// Takes deliveries that are already ours in the table, and sends them.
-    func take(_ deliveries: [Delivery], of contexts: [String: PushContext], session: Int) async {
-        guard !deliveries.isEmpty, isCurrent(session) else { return }
-        for delivery in deliveries { ownedKeys.insert(delivery.key) }
-        // A database that is away is waited for: the rows are ours, and the session ends by itself.
-        var backoff = Pause()
-        while true {
-            do {
-                try await credentials.load(Set(deliveries.map(\.app)))
-                break
-            } catch {
-                trouble.set(Self.cannotRead)
-                log.warning("credentials cannot be read", [.error: .string("\(error)")])
-                await backoff.wait(on: loop)
-            }
-            // What is left here goes back when the session closes.
-            guard isCurrent(session), !Task.isCancelled else { return }
-        }
-        trouble.clear(Self.cannotRead)
-        send(deliveries, of: contexts, session: session)
-    }
-
-    private func send(
-        _ deliveries: [Delivery],
-        of contexts: [String: PushContext],
-        session: Int
-    ) {
-        guard isCurrent(session) else { return }
-        let now = Instant.now()
-        var groups: [ObjectIdentifier: SendGroup] = [:]
-        for delivery in deliveries {
-            guard let context = contexts[delivery.pushID] else { continue }
-            var owned = OwnedDelivery(delivery, context: context, session: session)
-            guard !isStopping, budget.admit(owned.lane, owned.client) else {
-                finish(owned, .handBack(at: now.adding(milliseconds: isStopping ? 0 : 1000)), now)
-                continue
-            }
-            owned.holdsSlot = true
-            switch prepare(owned, now) {
-            case .finished(let decision, let answer):
-                finish(owned, decision, now, answer)
-            case .send(let client, let notification):
-                groups[ObjectIdentifier(client), default: SendGroup(client)]
-                    .add(owned, notification)
-            }
-        }
-        for group in groups.values { hand(over: group) }
-    }
-
-    private enum Preparation {
-        case finished(RecordedDecision, ProviderAnswer?)
-        case send(any ProviderClient, OutgoingNotification)
-    }
-
-    /// What to do with one delivery before anything is sent.
-    private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
-        let delivery = owned.delivery
-        if let reason = delivery.suppression {
-            return .finished(.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
-        }
-        if DeliveryAttempts.isExpired(at: now, expiresAt: expiry(of: delivery)) {
-            return .finished(
-                .settle(.expired),
-                ProviderAnswer(.notSent, reason: "expired before it was sent")
-            )
-        }
-        let client: any ProviderClient
-        let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
-        switch credentials.client(for: delivery, apnsTopic: apnsTopic) {
-        case .client(let found): client = found
-        case .misconfigured(let reason):
-            return .finished(.settle(.failed), ProviderAnswer(.misconfigured, reason: reason))
-        }
-        let payload: RenderedPayload
-        do {
-            payload = try owned.context.payload(delivery.device.provider)
-        } catch {
-            return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
-        }
-        switch breakers[owned.client, default: ProviderBreaker()].admit(now: now) {
-        case .later(let time):
-            // Spread over the window that follows, so that they do not all come back at once.
-            let spread = Int64.random(in: 0...1000, using: &random)
-            return .finished(.handBack(at: time.adding(milliseconds: spread)), nil)
-        case .send: break
-        }
-        return .send(
-            client,
-            OutgoingNotification(
-                notificationID: PushIdentity.notificationID(
-                    pushID: delivery.pushID,
-                    target: delivery.target,
-                    digest: sha256
-                ),
-                target: delivery.device,
-                payload: payload,
-                expiration: delivery.expiresAt?.seconds,
-                apnsTopic: apnsTopic,
-                apnsTopicIsExplicit: delivery.apnsTopic != nil
-            )
-        )
-    }
-
-    private func hand(over group: SendGroup) {
-        let sent = group.deliveries
-        let overwrites = group.notifications.map(\.payload.repeatOverwrites)
-        let started = ContinuousClock.now
-        meters.inFlight.add(sent.count)
-        group.client.send(group.notifications) { [weak self] index, answer in
-            self?.assumeIsolated { engine in
-                engine.answered(
-                    sent[index],
-                    answer,
-                    repeatOverwrites: overwrites[index],
-                    after: started.duration(to: .now)
-                )
-            }
-        }
-    }
-
-    /// One answer of a provider, or its absence.
-    private func answered(
-        _ owned: OwnedDelivery,
-        _ answer: ProviderAnswer,
-        repeatOverwrites: Bool,
-        after duration: Duration
-    ) {
-        let now = Instant.now()
-        // Its row goes back with the session, uncounted.
-        if hasEnded { return meters.inFlight.add(-1) }
-        meters.answered(owned.delivery.device.provider, answer.outcome, duration)
-        if owned.session == session {
-            breakers[owned.client, default: ProviderBreaker()].finished(answer.outcome, now: now)
-        }
-        var attempts = DeliveryAttempts(
-            limit: RetryPolicy.attemptLimit,
-            backoff: RetryPolicy.backoff(for: owned.delivery.device.provider, answer.outcome),
-            attempts: owned.delivery.attempts,
-            unanswered: owned.delivery.unanswered
-        )
-        let decision = attempts.finished(
-            answer.outcome,
-            repeatOverwrites: repeatOverwrites,
-            now: now,
-            expiresAt: expiry(of: owned.delivery),
-            jitter: Double.random(in: 0..<1, using: &random)
-        )
-        var owned = owned
-        owned.attempts = attempts.attempts
-        owned.unanswered = attempts.unanswered
-        switch decision {
-        case .settle(let outcome):
-            if answer.outcome == .accepted {
-                waves[owned.client, default: DeadTokenWave()].alive(now: now)
-            }
-            finish(owned, .settle(outcome), now, answer)
-        case .settleAndDisableToken(let since):
-            let disables = judgeDeadToken(of: owned.client, now)
-            finish(
-                owned,
-                disables ? .settleAndDisable(since: since) : .settle(.failed),
-                now,
-                answer
-            )
-        case .retry(let time):
-            finish(owned, .retry(at: time), now, answer)
-        }
-    }
-
-    /// Whether this dead token may be cleaned up (promise 9).
-    private func judgeDeadToken(of client: FlightBudget.Client, _ now: Instant) -> Bool {
-        switch waves[client, default: DeadTokenWave()].dead(now: now) {
-        case .disable: return true
-        case .keep: return false
-        case .keepAndAlarm(let dead, let answers):
-            log.error(
-                "a sudden wave of dead tokens: none is disabled until it is over",
-                [
-                    .app: .string(client.app), .provider: .string(client.provider),
-                    .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),
-                ]
-            )
-            meters.deadTokenWaves.add()
-            return false
-        }
+    func health(of client: FlightBudget.Client) -> ProviderHealth {
+        if let known = healths[client] { return known }
+        let health = ProviderHealth(client)
+        healths[client] = health
+        return health
     }
 
     /// When a delivery is over, whatever its push says: rows are dropped with their day, and none
     /// may be pending then.
-    private func expiry(of delivery: Delivery) -> Instant {
+    func expiry(of delivery: Delivery) -> Instant {
         let latest = delivery.createdAt.adding(milliseconds: maximumAge)
         return min(delivery.expiresAt ?? latest, latest)
     }
 
-    // MARK: Ends
+    // MARK: Ends of rows
 
     func finish(
         _ owned: OwnedDelivery,
@@ -385,14 +232,9 @@ actor DeliveryEngine: ServicePart {
     func release(_ batch: [FinishedDelivery]) {
         for item in batch {
             if item.owned.session == session { ownedKeys.remove(item.owned.delivery.key) }
-            if item.owned.holdsSlot { budget.release(item.owned.lane, item.owned.client) }
+            if let use = item.owned.slot { budget.release(use, item.owned.health.client) }
         }
-        wakeWaiters()
-        feedHungry()
-        if isStopping, budget.owned == 0, finished.isEmpty, !isRecording {
-            drained?.resume()
-            drained = nil
-        }
+        roomAppeared()
     }
 
     // MARK: Stopping
@@ -403,6 +245,7 @@ actor DeliveryEngine: ServicePart {
         isStopping = true
         stopsAt = .now + drainLimit
         wakeWaiters()
+        for run in runs { run.stop() }
     }
 
     func run() async throws {
@@ -423,70 +266,5 @@ actor DeliveryEngine: ServicePart {
         }
         await withCheckedContinuation { drained = $0 }
         limit.cancel()
-    }
-}
-
-/// One delivery that this process owns.
-struct OwnedDelivery {
-    let delivery: Delivery
-    let context: PushContext
-    let session: Int
-    let lane: Lane
-    let client: FlightBudget.Client
-    var attempts: Int
-    var unanswered: Int
-    var holdsSlot = false
-
-    init(_ delivery: Delivery, context: PushContext, session: Int) {
-        self.delivery = delivery
-        self.context = context
-        self.session = session
-        lane = Lane(rawValue: delivery.lane) ?? .broadcast
-        client = FlightBudget.Client(
-            app: delivery.app,
-            provider: delivery.device.provider.rawValue
-        )
-        attempts = delivery.attempts
-        unanswered = delivery.unanswered
-    }
-}
-
-/// What is written down about a delivery when it leaves this process.
-enum RecordedDecision: Equatable {
-    case settle(Outcome)
-    /// It failed because its device is gone.
-    case settleAndDisable(since: Instant?)
-    /// Another attempt, counted.
-    case retry(at: Instant)
-    /// No attempt was made, or none that counts.
-    case handBack(at: Instant)
-
-    var outcome: Outcome? {
-        switch self {
-        case .settle(let outcome): outcome
-        case .settleAndDisable: .failed
-        case .retry, .handBack: nil
-        }
-    }
-}
-
-struct FinishedDelivery {
-    let owned: OwnedDelivery
-    let decision: RecordedDecision
-    let answer: ProviderAnswer?
-    let at: Instant
-}
-
-/// Deliveries that go to one provider client in one call.
-private struct SendGroup {
-    let client: any ProviderClient
-    private(set) var deliveries: [OwnedDelivery] = []
-    private(set) var notifications: [OutgoingNotification] = []
-
-    init(_ client: any ProviderClient) { self.client = client }
-
-    mutating func add(_ delivery: OwnedDelivery, _ notification: OutgoingNotification) {
-        deliveries.append(delivery)
-        notifications.append(notification)
     }
 }

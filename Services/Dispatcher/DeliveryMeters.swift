@@ -9,9 +9,18 @@ struct DeliveryMeters: Sendable {
     let tokensDisabled: Counter
     let deadTokenWaves: Counter
     let handedBack: Counter
-    private let attempts: [Platform: [String: Counter]]
-    private let durations: [Platform: Histogram]
-    private let ends: [Platform: [Outcome: Counter]]
+    let shardsHeld: Gauge
+    let checkpoints: Counter
+    let membersSent: Counter
+    private let platforms: [PlatformMeters]
+
+    private struct PlatformMeters {
+        /// By `ProviderOutcome.ordinal`.
+        let attempts: [Counter]
+        let duration: Histogram
+        /// By `Outcome.ordinal`.
+        let ends: [Counter]
+    }
 
     private static let answers: [ProviderOutcome] = [
         .accepted, .unregistered(since: nil), .rejected, .misconfigured,
@@ -23,46 +32,68 @@ struct DeliveryMeters: Sendable {
         tokensDisabled = metrics.counter(.pushTokensDisabled)
         deadTokenWaves = metrics.counter(.pushDeadTokenWaves)
         handedBack = metrics.counter(.pushHandedBack)
-        var attempts: [Platform: [String: Counter]] = [:]
-        var durations: [Platform: Histogram] = [:]
-        var ends: [Platform: [Outcome: Counter]] = [:]
-        for platform in Platform.allCases {
-            for answer in Self.answers {
-                attempts[platform, default: [:]][answer.metricLabel] = metrics.counter(
-                    .pushAttempts,
-                    ["provider": platform.rawValue, "outcome": answer.metricLabel]
-                )
-            }
-            durations[platform] = metrics.histogram(
-                .pushAttemptDuration,
-                ["provider": platform.rawValue]
+        shardsHeld = metrics.gauge(.pushShardsHeld)
+        checkpoints = metrics.counter(.pushCheckpoints)
+        membersSent = metrics.counter(.pushMembersSent)
+        platforms = Platform.allCases.map { platform in
+            PlatformMeters(
+                attempts: Self.answers.map { answer in
+                    metrics.counter(
+                        .pushAttempts,
+                        ["provider": platform.rawValue, "outcome": answer.metricLabel]
+                    )
+                },
+                duration: metrics.histogram(
+                    .pushAttemptDuration,
+                    ["provider": platform.rawValue]
+                ),
+                ends: DeliveryState.allCases.compactMap(\.outcome).map { outcome in
+                    metrics.counter(
+                        .pushDeliveries,
+                        ["provider": platform.rawValue, "outcome": outcome.rawValue]
+                    )
+                }
             )
-            for outcome in Outcome.allCases {
-                ends[platform, default: [:]][outcome] = metrics.counter(
-                    .pushDeliveries,
-                    ["provider": platform.rawValue, "outcome": outcome.rawValue]
-                )
-            }
         }
-        self.attempts = attempts
-        self.durations = durations
-        self.ends = ends
     }
 
     func answered(_ platform: Platform, _ outcome: ProviderOutcome, _ duration: Duration) {
         inFlight.add(-1)
-        attempts[platform]?[outcome.metricLabel]?.add()
-        durations[platform]?.observe(duration)
+        platforms[platform.ordinal].attempts[outcome.ordinal].add()
+        platforms[platform.ordinal].duration.observe(duration)
     }
 
-    func settled(_ batch: [FinishedDelivery]) {
-        for item in batch {
-            if case .settleAndDisable = item.decision { tokensDisabled.add() }
-            if let outcome = item.decision.outcome {
-                ends[item.owned.delivery.device.provider]?[outcome]?.add()
-            } else if case .handBack = item.decision {
-                handedBack.add()
-            }
+    func settled(_ decision: RecordedDecision, at platform: Platform) {
+        if case .settleAndDisable = decision { tokensDisabled.add() }
+        if let outcome = decision.outcome {
+            platforms[platform.ordinal].ends[DeliveryState(outcome).rawValue - 1].add()
+        } else if case .handBack = decision {
+            handedBack.add()
+        }
+    }
+}
+
+extension Platform {
+    /// Where it stands in `allCases`: an index instead of a hash, for what is done per delivery.
+    var ordinal: Int {
+        switch self {
+        case .apns: 0
+        case .fcm: 1
+        case .wns: 2
+        }
+    }
+}
+
+extension ProviderOutcome {
+    fileprivate var ordinal: Int {
+        switch self {
+        case .accepted: 0
+        case .unregistered: 1
+        case .rejected: 2
+        case .misconfigured: 3
+        case .unavailable: 4
+        case .noAnswer: 5
+        case .notSent: 6
         }
     }
 }

@@ -11,9 +11,9 @@ import ServiceKit
 /// Turns events into notifications and tells what became of every one of them.
 ///
 /// Flow: `KafkaConsumer` → `EventIntake` (records become rows, or dead letters) → `DeliveryEngine`
-/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`, large
-/// audiences become rows in `AudiencePlanner`; what waits for its time is released by
-/// `ScheduleReleaser`; `SessionKeeper` says whether any of it is still ours.
+/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`; large
+/// audiences are cut into shards by `AudiencePlanner` and sent by `ShardSender`; what waits for its
+/// time is released by `ScheduleReleaser`; `SessionKeeper` says whether any of it is still ours.
 @main
 struct Dispatcher {
     static func main() async {
@@ -52,6 +52,8 @@ private struct Wiring {
     let broadcastBell: Bell
     let planningBell: Bell
     let scheduleBell: Bell
+    let shardBell: Bell
+    let sender: ShardSender
 
     init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) async throws {
         self.configuration = configuration
@@ -90,8 +92,8 @@ private struct Wiring {
             log: runtime.log
         )
         contexts = PushContexts(database: database)
-        (directBell, broadcastBell, planningBell) = (Bell(on: loop), Bell(on: loop), Bell(on: loop))
-        scheduleBell = Bell(on: loop)
+        (directBell, broadcastBell) = (Bell(on: loop), Bell(on: loop))
+        (planningBell, shardBell, scheduleBell) = (Bell(on: loop), Bell(on: loop), Bell(on: loop))
         engine = DeliveryEngine(
             database: database,
             producer: producer,
@@ -100,11 +102,19 @@ private struct Wiring {
             configuration: configuration,
             runtime: runtime
         )
+        sender = ShardSender(
+            database: database,
+            contexts: contexts,
+            engine: engine,
+            bell: shardBell,
+            configuration: configuration,
+            runtime: runtime
+        )
     }
 
     func parts() throws -> [any ServicePart] {
         let (loop, directBell, broadcastBell) = (loop, directBell, broadcastBell)
-        let planningBell = planningBell
+        let (planningBell, shardBell) = (planningBell, shardBell)
         let session = SessionKeeper(
             sessions: database.sessions,
             engine: engine,
@@ -112,7 +122,7 @@ private struct Wiring {
             runtime: runtime
         ) {
             loop.execute {
-                for bell in [directBell, broadcastBell, planningBell] { bell.ring() }
+                for bell in [directBell, broadcastBell, planningBell, shardBell] { bell.ring() }
             }
         }
         let planner = AudiencePlanner(
@@ -121,7 +131,7 @@ private struct Wiring {
             bell: planningBell,
             runtime: runtime
         ) {
-            loop.execute { for bell in [directBell, broadcastBell] { bell.ring() } }
+            loop.execute { for bell in [directBell, broadcastBell, shardBell] { bell.ring() } }
         }
         let intake = EventIntake(
             consumer: consumer,
@@ -170,6 +180,7 @@ private struct Wiring {
             engine,
             StrayKeeping(database: database, engine: engine, runtime: runtime),
             planner,
+            sender,
             sweeper(.direct, directBell),
             sweeper(.broadcast, broadcastBell),
             releaser,
@@ -199,7 +210,8 @@ private struct Wiring {
 
     /// What other processes say by NOTIFY; whoever waits for it also looks now and then by itself.
     private func listen() async throws {
-        let (loop, credentials, planningBell) = (loop, credentials, planningBell)
+        let (loop, credentials, sender) = (loop, credentials, sender)
+        let (planningBell, shardBell) = (planningBell, shardBell)
         let scheduleBell = scheduleBell
         var pause = Pause()
         while !Task.isCancelled {
@@ -212,6 +224,12 @@ private struct Wiring {
                 }
                 try await database.onNotification(.scheduled) { _ in
                     loop.execute { scheduleBell.ring() }
+                }
+                try await database.onNotification(.shards) { _ in
+                    loop.execute { shardBell.ring() }
+                }
+                try await database.onNotification(.cancelled) { pushID in
+                    Task(executorPreference: loop) { await sender.cancelled(pushID) }
                 }
                 break
             } catch {

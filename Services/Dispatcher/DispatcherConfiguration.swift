@@ -20,6 +20,12 @@ struct DispatcherConfiguration: Sendable {
     /// `DISPATCH_IN_FLIGHT`: deliveries owned at once, 1...100000. Default 4096. Fewer idle the
     /// connections; more repeat more after a crash, and cost memory.
     var inFlight: Int
+    /// `DISPATCH_SHARDS`: shards of broadcasts worked on at once, 1...256. Default 4. Fewer wait more
+    /// for Postgres; more repeat more after a crash.
+    var shards: Int
+    /// `DISPATCH_CHECKPOINT_EVERY`: deliveries of a shard between two checkpoints, 1...100000. Default
+    /// 1000. Fewer cost more transactions; more repeat more after a crash, and cost memory.
+    var checkpointEvery: Int
     /// `SHUTDOWN_GRACE`: how long a stop may take. Default 25 s. What is not answered when most of
     /// it is over goes back, and may ring twice.
     var shutdownGrace: Duration
@@ -48,6 +54,12 @@ struct DispatcherConfiguration: Sendable {
         topics = KafkaTopics(prefix: reader.string("KAFKA_TOPIC_PREFIX", default: ""))
         groupID = reader.string("KAFKA_GROUP_ID", default: "carillon-dispatcher")
         inFlight = try reader.integer("DISPATCH_IN_FLIGHT", in: 1...100_000, default: 4096)
+        shards = try reader.integer("DISPATCH_SHARDS", in: 1...256, default: 4)
+        checkpointEvery = try reader.integer(
+            "DISPATCH_CHECKPOINT_EVERY",
+            in: 1...100_000,
+            default: 1000
+        )
         shutdownGrace = try reader.duration(
             "SHUTDOWN_GRACE",
             in: .milliseconds(100)...Duration.seconds(3600),
@@ -87,7 +99,8 @@ struct DispatcherConfiguration: Sendable {
         DATABASE_URL, CARILLON_MASTER_KEYS, KAFKA_BOOTSTRAP_SERVERS   required
         KAFKA_TOPIC_PREFIX, KAFKA_GROUP_ID (carillon-dispatcher), KAFKA_SECURITY_PROTOCOL,
         KAFKA_SASL_*, KAFKA_CONFIG_*
-        DISPATCH_IN_FLIGHT (4096), SHUTDOWN_GRACE (25s)
+        DISPATCH_IN_FLIGHT (4096), DISPATCH_SHARDS (4), DISPATCH_CHECKPOINT_EVERY (1000)
+        SHUTDOWN_GRACE (25s)
         IDEMPOTENCY_RETENTION (7d), DELIVERY_RETENTION (7d), PUSH_RETENTION (90d)
         APNS_PRODUCTION_URL, APNS_SANDBOX_URL, FCM_URL, FCM_TOKEN_HOSTS, WNS_LIVE_TOKEN_URL,
         WNS_ENTRA_TOKEN_URL, WNS_CHANNEL_HOSTS, PROVIDER_CA_FILE, HTTPS_PROXY, NO_PROXY

@@ -165,7 +165,7 @@ actor EventIntake: ServicePart {
             contexts.remember(context)
         }
         if !result.planningPushIDs.isEmpty { onPlanning() }
-        await engine.take(result.deliveries, of: found, session: session)
+        await engine.take(result.deliveries, of: found, session: session, isFirst: true)
     }
 
     // MARK: Dead letters

@@ -2,14 +2,15 @@
 enum Lane: Int, CaseIterable, Sendable {
     /// Named one by one: tokens, installations, identities.
     case direct = 0
-    /// Of an audience that was planned page by page.
+    /// Of an audience that is sent shard by shard.
     case broadcast = 1
 }
 
 /// How many deliveries this process may own at once: read, waiting, sent or being recorded.
 ///
-/// Promises 7 and 8 in one place: the sum is bounded, a broadcast leaves room for single devices,
-/// single devices leave some for broadcasts, and one provider of one app cannot fill it all.
+/// Promises 7 and 8 in one place: the sum is bounded, a broadcast leaves room for single devices and
+/// for what it has to try again, single devices leave some for broadcasts, and one provider of one
+/// app cannot fill it all. A shard's member that has ended holds its slot only as `ShardWindow` says.
 struct FlightBudget {
     /// Whose deliveries compete with each other for one provider client.
     struct Client: Hashable, Sendable {
@@ -17,51 +18,87 @@ struct FlightBudget {
         var provider: String
     }
 
+    /// What slots are used for.
+    enum Use: Int, CaseIterable {
+        case direct
+        /// Deliveries of broadcasts that are rows: to be tried again, or another's once.
+        case rows
+        /// Members of the shards that this process works on.
+        case shards
+
+        init(_ lane: Lane) { self = lane == .direct ? .direct : .rows }
+    }
+
+    private struct Owned {
+        var direct = 0
+        var shards = 0
+    }
+
     let total: Int
-    private let laneLimits: [Int]
-    private let directPerClient: Int
-    private var inLane = [0, 0]
-    private var directOfClient: [Client: Int] = [:]
+    private let limits: [Int]
+    private let perClient: Int
+    private var inUse = [0, 0, 0]
+    private var ofClient: [Client: Owned] = [:]
 
     /// - Parameter total: `DISPATCH_IN_FLIGHT`, 1 or more.
     init(total: Int) {
         self.total = max(1, total)
-        laneLimits = [max(1, self.total * 7 / 8), max(1, self.total / 4)]
-        directPerClient = max(1, self.total / 2)
+        limits = [
+            max(1, self.total * 7 / 8), max(1, self.total / 4), max(1, self.total * 5 / 8),
+        ]
+        perClient = max(1, self.total / 2)
     }
 
-    var owned: Int { inLane[0] + inLane[1] }
+    var owned: Int { inUse[0] + inUse[1] + inUse[2] }
 
-    func owned(in lane: Lane) -> Int { inLane[lane.rawValue] }
+    func owned(for use: Use) -> Int { inUse[use.rawValue] }
 
-    /// How many more of a lane may be claimed now.
-    func room(in lane: Lane) -> Int {
-        // One slot of the total is never the broadcast's, however small the total.
-        let reserved = lane == .broadcast && total > 1 ? 1 : 0
-        return max(
-            0,
-            min(laneLimits[lane.rawValue] - inLane[lane.rawValue], total - reserved - owned)
-        )
+    /// How many more slots there are for a use now.
+    func room(for use: Use) -> Int {
+        // One slot of the total is never a broadcast's, however small the total.
+        let reserved = use != .direct && total > 1 ? 1 : 0
+        return max(0, min(limits[use.rawValue] - inUse[use.rawValue], total - reserved - owned))
     }
 
     /// Takes a slot.
     ///
     /// - Returns: `false` when there is none: the delivery goes back, uncounted.
-    mutating func admit(_ lane: Lane, _ client: Client) -> Bool {
-        guard room(in: lane) > 0 else { return false }
-        if lane == .direct {
-            let used = directOfClient[client, default: 0]
-            guard used < directPerClient else { return false }
-            directOfClient[client] = used + 1
-        }
-        inLane[lane.rawValue] += 1
-        return true
+    mutating func admit(_ use: Use, _ client: Client) -> Bool {
+        admit(use, client, atMost: 1) == 1
     }
 
-    /// Gives back the slot that `admit` took.
-    mutating func release(_ lane: Lane, _ client: Client) {
-        inLane[lane.rawValue] = max(0, inLane[lane.rawValue] - 1)
-        guard lane == .direct, let used = directOfClient[client] else { return }
-        directOfClient[client] = used > 1 ? used - 1 : nil
+    /// Takes slots.
+    ///
+    /// - Returns: How many; 0 where there is none.
+    mutating func admit(_ use: Use, _ client: Client, atMost count: Int) -> Int {
+        var taken = min(count, room(for: use))
+        guard taken > 0 else { return 0 }
+        switch use {
+        case .direct:
+            let used = ofClient[client]?.direct ?? 0
+            taken = min(taken, perClient - used)
+            guard taken > 0 else { return 0 }
+            ofClient[client, default: Owned()].direct = used + taken
+        case .shards:
+            let used = ofClient[client]?.shards ?? 0
+            taken = min(taken, perClient - used)
+            guard taken > 0 else { return 0 }
+            ofClient[client, default: Owned()].shards = used + taken
+        case .rows: break
+        }
+        inUse[use.rawValue] += taken
+        return taken
+    }
+
+    /// Gives back slots that `admit` took.
+    mutating func release(_ use: Use, _ client: Client, _ count: Int = 1) {
+        inUse[use.rawValue] = max(0, inUse[use.rawValue] - count)
+        guard use != .rows, var used = ofClient[client] else { return }
+        switch use {
+        case .direct: used.direct = max(0, used.direct - count)
+        case .shards: used.shards = max(0, used.shards - count)
+        case .rows: break
+        }
+        ofClient[client] = used.direct + used.shards > 0 ? used : nil
     }
 }

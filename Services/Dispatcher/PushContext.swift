@@ -1,9 +1,12 @@
+import Cryptography
 import JSON
 import PushCore
+import PushEvents
 import PushProviders
 import PushStorage
 
-/// What the deliveries of one push share: the request, and each payload once it is rendered.
+/// What the deliveries of one push share: the request, each payload once it is rendered, how its
+/// outcomes begin, and the pace that they keep.
 ///
 /// Confined to the dispatcher's loop.
 final class PushContext: @unchecked Sendable {
@@ -12,6 +15,10 @@ final class PushContext: @unchecked Sendable {
     /// `nil` where the push's record is gone, or not what this version reads.
     private let request: PushRequest?
     private var payloads: [Platform: Result<RenderedPayload, RenderingError>] = [:]
+    private var notificationIDs: NotificationIDs
+    private var outcomes: OutcomeWriter?
+    /// `nil`: as fast as it goes.
+    var pace: PaceBucket?
 
     init(pushID: String, eventID: String, request: PushRequest?) {
         self.pushID = pushID
@@ -20,6 +27,8 @@ final class PushContext: @unchecked Sendable {
         var request = request
         request?.audience = .tokens([])
         self.request = request
+        notificationIDs = NotificationIDs(pushID: pushID, digest: sha256)
+        pace = request?.pace.map(PaceBucket.init(perSecond:))
     }
 
     /// From its record.
@@ -49,6 +58,22 @@ final class PushContext: @unchecked Sendable {
         payloads[platform] = rendered
         return try rendered.get()
     }
+
+    /// The same on every attempt.
+    func notificationID(of target: String) -> String { notificationIDs.id(of: target) }
+
+    /// What the rest of the company hears of a delivery that has ended; `nil` where it has not.
+    func outcome(
+        of delivery: Delivery,
+        _ end: DeliveryEnd,
+        topic: String
+    ) -> OutgoingRecord? {
+        guard let outcome = end.outcome(of: delivery) else { return nil }
+        if outcomes == nil {
+            outcomes = OutcomeWriter(pushID: pushID, eventID: eventID, app: delivery.app)
+        }
+        return outcomes?.encode(outcome, topic: topic)
+    }
 }
 
 /// The contexts of the pushes that were worked on last. Confined to the dispatcher's loop.
@@ -75,8 +100,9 @@ final class PushContexts: @unchecked Sendable {
         guard !missing.isEmpty else { return found }
         let records = try await database.pushes.find(missing)
         for id in missing {
+            // Somebody else may have loaded it meanwhile; its pace is one for all.
             let context =
-                records[id].map(PushContext.init)
+                known[id] ?? records[id].map(PushContext.init)
                 ?? PushContext(pushID: id, eventID: "", request: nil)
             found[id] = context
             remember(context)

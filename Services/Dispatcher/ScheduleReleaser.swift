@@ -111,6 +111,6 @@ actor ScheduleReleaser: ServicePart {
             contexts.remember(context)
         }
         onRelease()
-        await engine.take(batch.deliveries, of: found, session: session)
+        await engine.take(batch.deliveries, of: found, session: session, isFirst: true)
     }
 }

@@ -112,6 +112,16 @@ struct ShardWindow<Member, End> {
 
     subscript(position: Int) -> Member { entries[index(position)].member }
 
+    /// One that was sent: here still, or a row by now.
+    func member(at position: Int) -> Member? {
+        position < base ? rows[position] : position < next ? self[position] : nil
+    }
+
+    /// The first of those read behind a position of which something holds.
+    func first(behind position: Int, where holds: (Member) -> Bool) -> Int? {
+        ((position + 1)..<max(position + 1, end)).first { holds(self[$0]) }
+    }
+
     // MARK: Reading
 
     mutating func append(_ members: [Member], isLast: Bool) {
@@ -303,3 +313,7 @@ struct ShardWindow<Member, End> {
         }.map(\.member)
     }
 }
+
+extension ShardWindow.Checkpoint.Record: Sendable where Member: Sendable, End: Sendable {}
+extension ShardWindow.Checkpoint: Sendable where Member: Sendable, End: Sendable {}
+extension ShardWindow.Written: Sendable where Member: Sendable, End: Sendable {}

@@ -36,6 +36,8 @@ package struct LogKey: Hashable, Sendable {
     package static let reason = LogKey("reason")
     package static let scheme = LogKey("scheme")
     package static let session = LogKey("session")
+    package static let shard = LogKey("push.shard")
+    package static let shards = LogKey("push.shards")
     package static let signal = LogKey("signal")
     package static let sqlState = LogKey("db.response.status_code")
     package static let status = LogKey("status")

@@ -143,6 +143,21 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Deliveries handed to a provider's client."
     )
+    package static let pushShardsHeld = Metric(
+        "push_shards_held",
+        .gauge,
+        "Shards of broadcasts that this process works on."
+    )
+    package static let pushCheckpoints = Metric(
+        "push_checkpoints_total",
+        .counter,
+        "Checkpoints of shards that are durable."
+    )
+    package static let pushMembersSent = Metric(
+        "push_shard_members_sent_total",
+        .counter,
+        "Members of shards handed to a provider's client, repeats of a crash included."
+    )
     package static let pushTokensDisabled = Metric(
         "push_tokens_disabled_total",
         .counter,

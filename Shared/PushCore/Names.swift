@@ -54,9 +54,9 @@ package enum DeviceToken {
         switch platform {
         case .apns:
             // It becomes a path segment. Apple says not to assume a length.
-            guard (1...512).contains(token.utf8.count),
-                token.utf8.allSatisfy(ASCII.isAlphanumeric)
-            else { return "an APNs device token is 1 to 512 letters and digits" }
+            guard (1...512).contains(token.utf8.count), ASCII.isAlphanumeric(token) else {
+                return "an APNs device token is 1 to 512 letters and digits"
+            }
         case .fcm:
             guard (1...4096).contains(token.utf8.count),
                 token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
@@ -82,6 +82,18 @@ extension DeviceToken {
 }
 
 package enum ASCII {
+    /// Over the bytes in place: it is asked of every token that is sent to.
+    static func isAlphanumeric(_ text: String) -> Bool {
+        unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
+            var index = 0
+            while index < bytes.count {
+                guard isAlphanumeric(unsafe bytes[index]) else { return false }
+                index += 1
+            }
+            return true
+        } ?? text.utf8.allSatisfy { isAlphanumeric($0) }
+    }
+
     package static func isAlphanumeric(_ byte: UInt8) -> Bool {
         (48...57).contains(byte) || (65...90).contains(byte) || (97...122).contains(byte)
     }
@@ -121,12 +133,6 @@ package enum PushIdentity {
         uuid(["push", app, source, eventID], digest)
     }
 
-    /// The `apns-id` of a delivery: a repeat carries the same one. `target` is what the ledger calls
-    /// the device: the installation's id, or the token's hash.
-    package static func notificationID(pushID: String, target: String, digest: Digest) -> String {
-        uuid(["delivery", pushID, target], digest)
-    }
-
     /// What a bare token is called on the ledger and on `push.outcomes`.
     package static func tokenHash(_ token: String, digest: Digest) -> String {
         hex(digest(Array(token.utf8)))
@@ -148,14 +154,20 @@ package enum PushIdentity {
         while bytes.count < 16 { bytes.append(0) }
         bytes[6] = bytes[6] & 0x0f | 0x80
         bytes[8] = bytes[8] & 0x3f | 0x80
-        let text = hex(bytes).utf8
-        var result: [UInt8] = []
-        result.reserveCapacity(36)
-        for (index, digit) in text.enumerated() {
-            if [8, 12, 16, 20].contains(index) { result.append(UInt8(ascii: "-")) }
-            result.append(digit)
+        return unsafe String(unsafeUninitializedCapacity: 36) { text in
+            var end = 0
+            for (index, byte) in bytes.enumerated() {
+                // Behind 4, 6, 8 and 10 bytes.
+                if index >= 4, index <= 10, index & 1 == 0 {
+                    unsafe text[end] = UInt8(ascii: "-")
+                    end += 1
+                }
+                unsafe text[end] = hexDigit(byte >> 4)
+                unsafe text[end + 1] = hexDigit(byte & 15)
+                end += 2
+            }
+            return end
         }
-        return String(decoding: result, as: UTF8.self)
     }
 
     package static func isUUID(_ text: String) -> Bool {
@@ -171,15 +183,37 @@ package enum PushIdentity {
         (48...57).contains(byte) || (65...70).contains(byte) || (97...102).contains(byte)
     }
 
-    private static let hexDigits = Array("0123456789abcdef".utf8)
+    private static func hexDigit(_ value: UInt8) -> UInt8 {
+        value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") - 10 + value
+    }
 
     private static func hex(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity(bytes.count * 2)
         for byte in bytes {
-            text.append(hexDigits[Int(byte >> 4)])
-            text.append(hexDigits[Int(byte & 15)])
+            text.append(hexDigit(byte >> 4))
+            text.append(hexDigit(byte & 15))
         }
         return String(decoding: text, as: UTF8.self)
+    }
+}
+
+/// The ids of one push's notifications, `apns-id`: a repeat carries the same one.
+package struct NotificationIDs: Sendable {
+    private var input: [UInt8]
+    private let prefixCount: Int
+    private let digest: Digest
+
+    package init(pushID: String, digest: @escaping Digest) {
+        input = Array("delivery".utf8) + [0] + Array(pushID.utf8) + [0]
+        prefixCount = input.count
+        self.digest = digest
+    }
+
+    /// `target` is what the ledger calls the device: the installation's id, or the token's hash.
+    package mutating func id(of target: String) -> String {
+        input.removeSubrange(prefixCount...)
+        input.append(contentsOf: target.utf8)
+        return PushIdentity.uuidText(digest(input))
     }
 }

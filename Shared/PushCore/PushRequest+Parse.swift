@@ -10,8 +10,13 @@ extension PushRequest {
     /// Known to the contract, refused by name until they are built: a field that is accepted and
     /// then not done would be worse.
     private static let unsupportedFields = [
-        "cql", "tags", "audience_topic", "pace", "flow_control", "req_id",
+        "cql", "tags", "audience_topic", "req_id",
     ]
+
+    /// More is no pace at all.
+    private static let maximumPace = 10_000_000
+    /// LeanCloud counts less as this.
+    private static let minimumFlowControl = 1000
 
     private static let knownFields: Set<String> = [
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
@@ -64,12 +69,16 @@ extension PushRequest {
         request.isDryRun = try fields.boolean("dry_run") ?? false
         try readTimes(fields, now: now, into: &request)
         try readOptions(fields, into: &request)
+        request.pace = try pace(fields)
         return request
     }
 
     private static func refuseConflicts(_ fields: FieldReader) throws(PushRequestError) {
         if fields.has("expiration_time"), fields.has("expiration_interval") {
             throw PushRequestError("expiration_time", .conflict(with: "expiration_interval"))
+        }
+        if fields.has("pace"), fields.has("flow_control") {
+            throw PushRequestError("pace", .conflict(with: "flow_control"))
         }
         guard fields.has("tokens") else { return }
         for other in ["channels", "where", "identities", "installations"] where fields.has(other) {
@@ -245,6 +254,26 @@ extension PushRequest {
             }
             request.expiration = .afterSeconds(seconds)
         }
+    }
+
+    private static func pace(_ fields: FieldReader) throws(PushRequestError) -> Int? {
+        if let pace = fields["pace"] {
+            guard let devices = pace.integer, devices >= 1 else {
+                throw PushRequestError(
+                    "pace",
+                    .invalid("must be a whole number of devices a second, 1 or more")
+                )
+            }
+            return min(devices, maximumPace)
+        }
+        guard let control = fields["flow_control"] else { return nil }
+        guard let devices = control.integer, devices >= 0 else {
+            throw PushRequestError(
+                "flow_control",
+                .invalid("must be a whole number of devices a second, 0 or more")
+            )
+        }
+        return min(max(devices, minimumFlowControl), maximumPace)
     }
 
     private static func readOptions(

@@ -24,6 +24,9 @@ package struct PushRequest: Sendable, Equatable {
     package var notificationLabel: String?
     /// `_notificationChannel`: Android's notification channel.
     package var androidChannel: String?
+    /// Devices a second at most: `pace`, or LeanCloud's `flow_control`. What is tried again is not
+    /// held back by it.
+    package var pace: Int?
     /// Everything but sending.
     package var isDryRun: Bool
     /// What the request holds beyond the contract. Kept in the push's record.

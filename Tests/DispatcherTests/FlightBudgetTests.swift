@@ -13,31 +13,43 @@ struct FlightBudgetTests {
         var admitted = 0
         for index in 0..<1000 {
             let client = index.isMultiple(of: 2) ? shop : news
-            if budget.admit(index.isMultiple(of: 3) ? .broadcast : .direct, client) {
+            if budget.admit(index.isMultiple(of: 3) ? .shards : .direct, client) {
                 admitted += 1
             }
         }
         #expect(admitted == 16)
         #expect(budget.owned == 16)
-        #expect(budget.room(in: .direct) == 0)
+        #expect(budget.room(for: .direct) == 0)
     }
 
-    @Test("a broadcast leaves room for single devices")
+    @Test("broadcasts leave room for single devices, and for what they have to try again")
     func broadcastLeavesRoom() {
         var budget = FlightBudget(total: 100)
-        while budget.admit(.broadcast, shop) {}
-        #expect(budget.owned == 25)
-        #expect(budget.admit(.direct, shop) == true)
+        #expect(budget.admit(.shards, shop, atMost: 1000) == 50)
+        #expect(budget.admit(.shards, shop, atMost: 1) == 0)
+        #expect(budget.admit(.shards, news, atMost: 1000) == 12)
+        #expect(budget.admit(.rows, shop, atMost: 1000) == 25)
+        #expect(budget.admit(.direct, shop, atMost: 1000) == 13)
+        #expect(budget.owned == 100)
+        budget.release(.shards, shop, 50)
+        #expect(budget.admit(.shards, news, atMost: 1000) == 38)
+    }
+
+    @Test("one app's provider that hangs leaves half of what broadcasts have to the others")
+    func hangingProvider() {
+        var budget = FlightBudget(total: 4096)
+        #expect(budget.admit(.shards, shop, atMost: 10_000) == 2048)
+        #expect(budget.admit(.shards, news, atMost: 512) == 512)
     }
 
     @Test("single devices leave room for a broadcast, and one provider for the others")
     func directLeavesRoom() {
         var budget = FlightBudget(total: 100)
         while budget.admit(.direct, shop) {}
-        #expect(budget.owned(in: .direct) == 50)
+        #expect(budget.owned(for: .direct) == 50)
         while budget.admit(.direct, news) {}
-        #expect(budget.owned(in: .direct) == 87)
-        #expect(budget.admit(.broadcast, shop) == true)
+        #expect(budget.owned(for: .direct) == 87)
+        #expect(budget.admit(.shards, shop) == true)
     }
 
     @Test("what is released may be used again, by whoever comes first")
@@ -55,14 +67,13 @@ struct FlightBudgetTests {
         #expect(budget.owned == 0)
     }
 
-    @Test("even one slot serves both lanes in turn", arguments: Lane.allCases)
-    func one(lane: Lane) {
+    @Test("even one slot serves every use in turn", arguments: FlightBudget.Use.allCases)
+    func one(use: FlightBudget.Use) {
         var budget = FlightBudget(total: 1)
-        #expect(budget.room(in: lane) == 1)
-        #expect(budget.admit(lane, shop) == true)
-        #expect(budget.admit(.direct, news) == false)
-        #expect(budget.admit(.broadcast, news) == false)
-        budget.release(lane, shop)
-        #expect(budget.admit(.broadcast, news) == true)
+        #expect(budget.room(for: use) == 1)
+        #expect(budget.admit(use, shop) == true)
+        for other in FlightBudget.Use.allCases { #expect(budget.admit(other, news) == false) }
+        budget.release(use, shop)
+        #expect(budget.admit(.shards, news) == true)
     }
 }

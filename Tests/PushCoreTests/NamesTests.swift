@@ -35,11 +35,10 @@ struct NamesTests {
         #expect(push("a", "b", "c") == push("a", "b", "c"))
         #expect(push("a", "b", "c") != push("a", "bc", ""))
         #expect(push("ab", "", "c") != push("a", "b", "c"))
-        let id = PushIdentity.notificationID(
-            pushID: push("a", "b", "c"),
-            target: "t",
-            digest: digest
-        )
+        var ids = NotificationIDs(pushID: push("a", "b", "c"), digest: digest)
+        let id = ids.id(of: "t")
+        #expect(ids.id(of: "other") != id)
+        #expect(ids.id(of: "t") == id)
         #expect(PushIdentity.isUUID(id))
         #expect(id == id.lowercased())
         #expect(Array(id)[14] == "8")

@@ -210,10 +210,8 @@ struct PushEventTests {
 
     @Test("An outcome has the fields of the contract, in its words")
     func outcome() throws {
+        var writer = OutcomeWriter(pushID: "p", eventID: "order \"8812\"", app: "shop")
         var outcome = OutcomeRecord(
-            pushID: "p",
-            eventID: "order \"8812\"",
-            app: "shop",
             installationID: "i",
             target: "i",
             platform: .apns,
@@ -225,7 +223,7 @@ struct PushEventTests {
             attempt: 1,
             at: Instant(iso8601: "2026-11-20T21:04:05.123Z") ?? now
         )
-        let record = outcome.encode(topics: KafkaTopics())
+        let record = writer.encode(outcome, topic: "push.outcomes")
         #expect(record.topic == "push.outcomes")
         #expect(record.key == Array("i".utf8))
         #expect(
@@ -240,7 +238,13 @@ struct PushEventTests {
         outcome.target = "hash"
         outcome.environment = .none
         outcome.status = nil
-        let bare = try JSONValue.parse(outcome.encode(topics: KafkaTopics()).value ?? [])
+        outcome.reason = "a \"word\"\n"
+        outcome.attempt = 12
+        outcome.at = outcome.at.adding(milliseconds: 60_000 - 119)
+        let bare = try JSONValue.parse(writer.encode(outcome, topic: "push.outcomes").value ?? [])
+        #expect(bare["reason"]?.string == "a \"word\"\n")
+        #expect(bare["attempt"]?.integer == 12)
+        #expect(bare["at"]?.string == "2026-11-20T21:05:05.004Z")
         #expect(bare["installationId"] == .null)
         #expect(bare["environment"] == .null)
         #expect(bare["status"] == .null)

@@ -131,6 +131,10 @@ struct PushRequestTests {
             ),
             (#"{"data": {}, "collapse_id": ""}"#, "collapse_id"),
             (#"{"data": {}, "dry_run": "yes"}"#, "dry_run"),
+            (#"{"data": {}, "pace": 0}"#, "pace"),
+            (#"{"data": {}, "pace": "fast"}"#, "pace"),
+            (#"{"data": {}, "pace": 10, "flow_control": 0}"#, "pace"),
+            (#"{"data": {}, "flow_control": -1}"#, "flow_control"),
         ]
     )
     func namesTheField(text: String, field: String) throws {
@@ -141,8 +145,7 @@ struct PushRequestTests {
         "What is in the contract and not in this version is refused by name, never ignored",
         arguments: [
             "cql": #""select * from _Installation""#, "tags": #""a && b""#,
-            "audience_topic": #""PUSH_RC""#, "pace": "5000", "flow_control": "0",
-            "where": #"{"badge": 1}"#, "req_id": #""a""#,
+            "audience_topic": #""PUSH_RC""#, "where": #"{"badge": 1}"#, "req_id": #""a""#,
         ]
     )
     func refusesByName(field: String, value: String) throws {
@@ -150,6 +153,18 @@ struct PushRequestTests {
         #expect(error?.field == field)
         #expect(error?.problem == .unsupported)
         #expect(error?.description == "\(field) is not supported yet")
+    }
+
+    @Test(
+        "A pace is taken as it is, LeanCloud's flow_control counts 1000 at least",
+        arguments: [
+            (#""pace": 50"#, 50), (#""pace": 99999999999"#, 10_000_000),
+            (#""flow_control": 0"#, 1000), (#""flow_control": 5000"#, 5000),
+            (#""pace": null"#, nil),
+        ] as [(String, Int?)]
+    )
+    func pace(field: String, devices: Int?) throws {
+        #expect(try parse(#"{"data": {}, \#(field)}"#).pace == devices)
     }
 
     @Test("An interval counts from a push_time that is past, too")

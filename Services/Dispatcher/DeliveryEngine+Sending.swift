@@ -1,0 +1,282 @@
+import Cryptography
+import EventLoop
+import Observability
+import PushCore
+import PushProviders
+import PushStorage
+
+/// Sending rows.
+extension DeliveryEngine {
+    private static let cannotRead = "credentials cannot be read"
+
+    /// Takes deliveries that are already ours in the table, and sends them.
+    ///
+    /// - Parameters:
+    ///   - deliveries: Rows that this session owns.
+    ///   - contexts: Those of their pushes.
+    ///   - session: Under which they were taken.
+    ///   - isFirst: Whether they were planned just now, so that a push with a pace sends what goes
+    ///     beyond it later. What is tried again has been spread by its back-off.
+    func take(
+        _ deliveries: [Delivery],
+        of contexts: [String: PushContext],
+        session: Int,
+        isFirst: Bool = false
+    ) async {
+        guard !deliveries.isEmpty, isCurrent(session) else { return }
+        for delivery in deliveries { ownedKeys.insert(delivery.key) }
+        // What is left here goes back when the session closes.
+        guard await loadCredentials(of: Set(deliveries.map(\.app)), session: session) else {
+            return
+        }
+        send(deliveries, of: contexts, session: session, isFirst: isFirst)
+    }
+
+    /// Waits out a database that is away: what is ours stays ours, and the session ends by itself.
+    ///
+    /// - Returns: `false` where the session ended first, or a stop came.
+    func loadCredentials(of apps: Set<String>, session: Int) async -> Bool {
+        var backoff = Pause()
+        while true {
+            do {
+                try await credentials.load(apps)
+                trouble.clear(Self.cannotRead)
+                return isCurrent(session)
+            } catch {
+                trouble.set(Self.cannotRead)
+                log.warning("credentials cannot be read", [.error: .string("\(error)")])
+                await backoff.wait(on: loop)
+            }
+            guard isCurrent(session), !Task.isCancelled else { return false }
+        }
+    }
+
+    private func send(
+        _ deliveries: [Delivery],
+        of contexts: [String: PushContext],
+        session: Int,
+        isFirst: Bool
+    ) {
+        guard isCurrent(session) else { return }
+        let now = Instant.now()
+        var groups: [ObjectIdentifier: RowGroup] = [:]
+        for delivery in deliveries {
+            guard let context = contexts[delivery.pushID] else { continue }
+            let client = FlightBudget.Client(
+                app: delivery.app,
+                provider: delivery.device.provider.rawValue
+            )
+            var owned = OwnedDelivery(
+                delivery,
+                context: context,
+                session: session,
+                health: health(of: client)
+            )
+            if isFirst, let time = context.pace?.reserve(now: now) {
+                finish(owned, .handBack(at: time), now)
+                continue
+            }
+            guard !isStopping, budget.admit(owned.use, client) else {
+                finish(owned, .handBack(at: now.adding(milliseconds: isStopping ? 0 : 1000)), now)
+                continue
+            }
+            owned.slot = owned.use
+            switch prepare(owned, now) {
+            case .finished(let decision, let answer):
+                finish(owned, decision, now, answer)
+            case .send(let client, let notification):
+                groups[ObjectIdentifier(client), default: RowGroup(client, owned.use)]
+                    .add(owned, notification)
+            }
+        }
+        for group in groups.values { hand(over: group) }
+    }
+
+    private enum Preparation {
+        case finished(RecordedDecision, ProviderAnswer?)
+        case send(any ProviderClient, OutgoingNotification)
+    }
+
+    /// What to do with one delivery before anything is sent.
+    private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
+        let delivery = owned.delivery
+        if let answer = unsendable(delivery, now) { return .finished(answer.0, answer.1) }
+        let client: any ProviderClient
+        let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
+        switch credentials.client(for: delivery, apnsTopic: apnsTopic) {
+        case .client(let found): client = found
+        case .misconfigured(let reason):
+            return .finished(.settle(.failed), ProviderAnswer(.misconfigured, reason: reason))
+        }
+        let payload: RenderedPayload
+        do {
+            payload = try owned.context.payload(delivery.device.provider)
+        } catch {
+            return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
+        }
+        switch owned.health.breaker.admit(now: now) {
+        case .later(let time):
+            // Spread over the window that follows, so that they do not all come back at once.
+            let spread = Int64.random(in: 0...1000, using: &random)
+            return .finished(.handBack(at: time.adding(milliseconds: spread)), nil)
+        case .send: break
+        }
+        return .send(
+            client,
+            OutgoingNotification(
+                notificationID: owned.context.notificationID(of: delivery.target),
+                target: delivery.device,
+                payload: payload,
+                expiration: delivery.expiresAt?.seconds,
+                apnsTopic: apnsTopic,
+                apnsTopicIsExplicit: delivery.apnsTopic != nil,
+                isUrgent: owned.use == .direct
+            )
+        )
+    }
+
+    /// How a delivery ends that is not to be sent at all.
+    func unsendable(
+        _ delivery: Delivery,
+        _ now: Instant
+    ) -> (RecordedDecision, ProviderAnswer)? {
+        if let reason = delivery.suppression {
+            return (.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
+        }
+        if DeliveryAttempts.isExpired(at: now, expiresAt: expiry(of: delivery)) {
+            return (
+                .settle(.expired), ProviderAnswer(.notSent, reason: "expired before it was sent")
+            )
+        }
+        return nil
+    }
+
+    private func hand(over group: RowGroup) {
+        let sent = group.deliveries
+        let overwrites = group.notifications.map(\.payload.repeatOverwrites)
+        let started = ContinuousClock.now
+        meters.inFlight.add(sent.count)
+        group.client.send(group.notifications) { [weak self] index, answer in
+            self?.assumeIsolated { engine in
+                engine.answered(
+                    sent[index],
+                    answer,
+                    repeatOverwrites: overwrites[index],
+                    after: started.duration(to: .now)
+                )
+            }
+        }
+    }
+
+    /// One answer of a provider, or its absence.
+    private func answered(
+        _ owned: OwnedDelivery,
+        _ answer: ProviderAnswer,
+        repeatOverwrites: Bool,
+        after duration: Duration
+    ) {
+        let now = Instant.now()
+        // Its row goes back with the session, uncounted.
+        if hasEnded { return meters.inFlight.add(-1) }
+        meters.answered(owned.delivery.device.provider, answer.outcome, duration)
+        let end = judge(
+            answer,
+            of: owned.delivery,
+            owned.health,
+            repeatOverwrites: repeatOverwrites,
+            isOurs: isCurrent(owned.session),
+            now
+        )
+        var owned = owned
+        owned.attempts = end.attempts
+        owned.unanswered = end.unanswered
+        finish(owned, end.decision, now, answer)
+    }
+
+    /// What one answer means for its delivery, and for what others of its provider may expect.
+    func judge(
+        _ answer: ProviderAnswer,
+        of delivery: Delivery,
+        _ health: ProviderHealth,
+        repeatOverwrites: Bool,
+        isOurs: Bool,
+        _ now: Instant
+    ) -> DeliveryEnd {
+        if isOurs { health.breaker.finished(answer.outcome, now: now) }
+        if answer.outcome == .accepted {
+            health.wave.alive(now: now)
+            return DeliveryEnd(
+                decision: .settle(.delivered),
+                answer: answer,
+                at: now,
+                attempts: delivery.attempts + 1,
+                unanswered: delivery.unanswered
+            )
+        }
+        var attempts = DeliveryAttempts(
+            limit: RetryPolicy.attemptLimit,
+            backoff: RetryPolicy.backoff(for: delivery.device.provider, answer.outcome),
+            attempts: delivery.attempts,
+            unanswered: delivery.unanswered
+        )
+        let decision = attempts.finished(
+            answer.outcome,
+            repeatOverwrites: repeatOverwrites,
+            now: now,
+            expiresAt: expiry(of: delivery),
+            jitter: Double.random(in: 0..<1, using: &random)
+        )
+        let recorded: RecordedDecision
+        switch decision {
+        case .settle(let outcome): recorded = .settle(outcome)
+        case .settleAndDisableToken(let since):
+            recorded =
+                judgeDeadToken(of: health, now)
+                ? .settleAndDisable(since: since) : .settle(.failed)
+        case .retry(let time): recorded = .retry(at: time)
+        }
+        return DeliveryEnd(
+            decision: recorded,
+            answer: answer,
+            at: now,
+            attempts: attempts.attempts,
+            unanswered: attempts.unanswered
+        )
+    }
+
+    /// Whether this dead token may be cleaned up (promise 9).
+    private func judgeDeadToken(of health: ProviderHealth, _ now: Instant) -> Bool {
+        switch health.wave.dead(now: now) {
+        case .disable: return true
+        case .keep: return false
+        case .keepAndAlarm(let dead, let answers):
+            log.error(
+                "a sudden wave of dead tokens: none is disabled until it is over",
+                [
+                    .app: .string(health.client.app), .provider: .string(health.client.provider),
+                    .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),
+                ]
+            )
+            meters.deadTokenWaves.add()
+            return false
+        }
+    }
+}
+
+/// Rows that go to one provider client in one call.
+private struct RowGroup {
+    let client: any ProviderClient
+    let use: FlightBudget.Use
+    private(set) var deliveries: [OwnedDelivery] = []
+    private(set) var notifications: [OutgoingNotification] = []
+
+    init(_ client: any ProviderClient, _ use: FlightBudget.Use) {
+        self.client = client
+        self.use = use
+    }
+
+    mutating func add(_ delivery: OwnedDelivery, _ notification: OutgoingNotification) {
+        deliveries.append(delivery)
+        notifications.append(notification)
+    }
+}

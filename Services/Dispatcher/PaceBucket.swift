@@ -1,0 +1,44 @@
+import PushCore
+
+/// How fast one push may go: `pace` devices a second, evenly, with a tenth of a second's worth at
+/// once. Pure: no clock.
+///
+/// One process keeps it for all shards of a push. Across replicas it holds because a push with a
+/// pace has one shard claimed at a time.
+struct PaceBucket: Equatable {
+    private static let burstMilliseconds = 100.0
+
+    private let interval: Double
+    /// When the next one is due, had all before been sent evenly. Milliseconds since 1970.
+    private var next = -Double.infinity
+
+    /// - Parameter perSecond: 1 or more.
+    init(perSecond: Int) {
+        interval = 1000 / Double(max(1, perSecond))
+    }
+
+    /// Takes as many as may go now.
+    mutating func take(_ count: Int, now: Instant) -> Int {
+        let time = Double(now.milliseconds)
+        let free = (time + Self.burstMilliseconds - max(next, time)) / interval
+        // At a slow pace the burst is one.
+        let taken = min(count, next <= time ? max(1, Int(free)) : max(0, Int(free)))
+        guard taken > 0 else { return 0 }
+        next = max(next, time) + Double(taken) * interval
+        return taken
+    }
+
+    /// Gives back what was taken last and not sent.
+    mutating func giveBack(_ count: Int) { next -= Double(count) * interval }
+
+    /// Takes the next place there is.
+    ///
+    /// - Returns: When it may go; `nil`: now.
+    mutating func reserve(now: Instant) -> Instant? {
+        let time = Double(now.milliseconds)
+        let place = max(next, time)
+        next = place + interval
+        guard place - time > Self.burstMilliseconds else { return nil }
+        return now.adding(milliseconds: Int64(min(place - time, 1e15)))
+    }
+}

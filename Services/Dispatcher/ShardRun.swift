@@ -1,0 +1,475 @@
+import EventLoop
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+
+/// Works on one shard: reads its members ahead, sends them through the engine, and checkpoints what
+/// became of them.
+///
+/// Authority: the shard's members from its cursor on, while the session that claimed it lasts. What
+/// is in flight, what has ended and what may be sent is `ShardWindow`'s to say; this drives it, at
+/// the end of each turn of the loop in which something happened, and every 50 ms for what is due by
+/// time. The next page is read and the last checkpoint is written while members go on being sent.
+///
+/// States: working → closing (nothing is sent any more; what was sent is recorded, and the shard goes
+/// back) → over. A shard is closed when its provider is ill, when nothing moves, when its push was
+/// cancelled, and by a stop. A lost session drops it from any state, without a word.
+///
+/// Confined to the loop.
+final class ShardRun: @unchecked Sendable {
+    typealias Window = ShardWindow<ShardMember, DeliveryEnd>
+
+    /// What all runs of a process share.
+    struct Environment {
+        let engine: DeliveryEngine
+        let database: PushDatabase
+        let loop: EventLoop
+        let log: Log
+        let outcomesTopic: String
+        let checkpointEvery: Int
+        /// Of what may be in flight, how much is meant for one shard.
+        let inFlightShare: Int
+        /// Called when a run is over, after it has left the engine.
+        let onEnd: (ShardRun) -> Void
+    }
+
+    private enum Phase {
+        case working
+        /// `until`: what is in flight then becomes rows.
+        case closing(dueAt: Instant?, until: ContinuousClock.Instant)
+        case releasing
+        case over
+    }
+
+    /// Members of a page.
+    private static let pageLimit = 2000
+    /// Members sent at a time, so that the shards of a process take turns.
+    private static let batchLimit = 512
+    private static let tick: Duration = .milliseconds(50)
+    /// What there is to record waits no longer.
+    private static let checkpointWait: Duration = .milliseconds(250)
+    /// A member in flight becomes a row when it has held the checkpoint up for so long.
+    private static let stragglerWait: Duration = .seconds(1)
+    /// Nothing was answered or sent for so long, and there is more to send: others get their turn.
+    private static let stallWait: Duration = .seconds(3)
+    /// How long what is in flight is waited for when a shard is given back.
+    private static let closingWait: Duration = .milliseconds(500)
+
+    private static let cannotCheckpoint = "checkpoints cannot be written"
+
+    let shard: ClaimedShard
+    let session: Int
+    let context: PushContext
+    let environment: Environment
+    var window: Window
+    private(set) var isDropped = false
+    private(set) var sent = 0
+    private(set) var recorded = 0
+
+    private var phase = Phase.working
+    private var healths: [ProviderHealth?] = Array(repeating: nil, count: Platform.allCases.count)
+    /// Slots given back since the last turn, by platform.
+    private var freed = Array(repeating: 0, count: Platform.allCases.count)
+    private var readTo: String?
+    private var isReading = false
+    private var isLoading = false
+    private var isHungry = false
+    private var isWoken = false
+    private var hasProgress = false
+    private var wantsCheckpoint = false
+    /// One at a time, be it with records or without.
+    private var isWriting = false
+    private var timer: LoopTimer?
+    private let begun = ContinuousClock.now
+    private var lastCheckpoint = ContinuousClock.now
+    /// When something was answered or sent last.
+    private var lastProgress = ContinuousClock.now
+
+    init(
+        _ shard: ClaimedShard,
+        session: Int,
+        context: PushContext,
+        environment: Environment
+    ) {
+        self.shard = shard
+        self.session = session
+        self.context = context
+        self.environment = environment
+        window = Window(
+            checkpointEvery: environment.checkpointEvery,
+            inFlightShare: environment.inFlightShare
+        )
+        readTo = shard.cursor
+    }
+
+    private var engine: DeliveryEngine { environment.engine }
+    private var loop: EventLoop { environment.loop }
+
+    // MARK: From outside
+
+    func start() {
+        environment.log.debug("shard begins", details)
+        timer = loop.schedule(after: Self.tick, every: Self.tick) { [weak self] in self?.pump() }
+        wake()
+    }
+
+    /// Slots of the flight budget are free.
+    func roomAppeared() {
+        if isHungry { wake() }
+    }
+
+    /// The push may have been cancelled: the next checkpoint tells.
+    func look() {
+        wantsCheckpoint = true
+        wake()
+    }
+
+    /// Sends nothing more, and gives the shard back. What is not answered soon becomes rows, which
+    /// the engine's drain waits for.
+    func stop() { close(dueAt: nil) }
+
+    /// The session is lost: whoever takes the shard begins behind its cursor.
+    func drop() {
+        guard !isDropped, !isOver else { return }
+        isDropped = true
+        for member in window.heldByEnded() {
+            freed[member.delivery.device.provider.ordinal] += 1
+        }
+        end()
+    }
+
+    // MARK: What the engine asks and tells
+
+    func health(of platform: Platform, in engine: isolated DeliveryEngine) -> ProviderHealth {
+        if let known = healths[platform.ordinal] { return known }
+        let health = engine.health(
+            of: FlightBudget.Client(app: shard.app, provider: platform.rawValue)
+        )
+        healths[platform.ordinal] = health
+        return health
+    }
+
+    /// The first member of another platform that was read behind a position.
+    func other(than platform: Platform, behind position: Int) -> Int? {
+        window.first(behind: position) { $0.delivery.device.provider != platform }
+    }
+
+    func ended(
+        _ position: Int,
+        _ end: DeliveryEnd,
+        at platform: Platform,
+        in engine: isolated DeliveryEngine
+    ) {
+        switch window.ended(position, end) {
+        case .freed: freed[platform.ordinal] += 1
+        case .kept: break
+        case .row(let member): engine.finishRow(member.delivery, of: self, end)
+        case .unknown: assertionFailure("a member ended twice")
+        }
+        hasProgress = true
+        wake()
+    }
+
+    // MARK: Turns
+
+    /// Once for all that happens in a turn.
+    func wake() {
+        guard !isWoken, !isOver else { return }
+        isWoken = true
+        loop.atEndOfTurn { self.pump() }
+    }
+
+    private func pump() {
+        isWoken = false
+        guard !isOver else { return }
+        let now = ContinuousClock.now
+        if hasProgress {
+            hasProgress = false
+            lastProgress = now
+        }
+        returnSlots()
+        switch phase {
+        case .working:
+            readAhead()
+            send(now)
+            checkpointIfDue(now)
+        case .closing(let dueAt, let until): close(now, dueAt: dueAt, until: until)
+        case .releasing, .over: break
+        }
+    }
+
+    private func returnSlots() {
+        guard freed.contains(where: { $0 > 0 }) else { return }
+        let slots = freed
+        freed = Array(repeating: 0, count: slots.count)
+        engine.assumeIsolated { $0.free(slots, of: self) }
+    }
+
+    // MARK: Reading
+
+    private func readAhead() {
+        guard !isReading, !window.hasReadAll, window.unsent < Self.pageLimit else { return }
+        isReading = true
+        Task(executorPreference: loop) { await self.read() }
+    }
+
+    private func read() async {
+        var pause = Pause()
+        while !isOver {
+            do {
+                let page = try await environment.database.shards.page(
+                    shard,
+                    after: readTo,
+                    limit: Self.pageLimit
+                )
+                readTo = page.members.last?.target ?? readTo
+                window.append(page.members.map(ShardMember.init), isLast: page.isLast)
+                break
+            } catch {
+                environment.log.warning(
+                    "a shard cannot be read; trying again",
+                    details.merging([.error: .string("\(error)")]) { $1 }
+                )
+                await pause.wait(on: loop)
+            }
+        }
+        isReading = false
+        wake()
+    }
+
+    // MARK: Sending
+
+    private func send(_ now: ContinuousClock.Instant) {
+        let room = window.room
+        let wanted = min(room, Self.batchLimit)
+        // A handful at a time would cost more than it gains.
+        let isWorthIt =
+            wanted == window.unsent || wanted * 8 >= min(window.reach, Self.batchLimit)
+            || window.inFlight == 0
+        if wanted > 0, isWorthIt {
+            send(wanted, now)
+        } else if window.unsent == 0 {
+            // Waiting for a page, or for the end, is no standstill.
+            lastProgress = max(lastProgress, now - Self.stragglerWait)
+        }
+        if case .working = phase, window.unsent > 0, !isWriting,
+            now - lastProgress >= Self.stallWait
+        {
+            environment.log.debug("shard stands still", details)
+            close(dueAt: Instant.now().adding(milliseconds: 1000))
+        }
+    }
+
+    private func send(_ wanted: Int, _ now: ContinuousClock.Instant) {
+        var count = wanted
+        if context.pace != nil {
+            count = context.pace?.take(wanted, now: .now()) ?? 0
+            guard count > 0 else {
+                // Waiting for its own pace is no standstill.
+                lastProgress = now
+                return
+            }
+        }
+        let (done, stop) = engine.assumeIsolated { $0.sendMembers(of: self, atMost: count) }
+        context.pace?.giveBack(count - done)
+        sent += done
+        if done > 0 { lastProgress = now }
+        isHungry = false
+        switch stop {
+        case nil: if window.room > 0, context.pace == nil { wake() }
+        case .noRoom: isHungry = true
+        case .ill(let time):
+            environment.log.debug("shard waits for its provider", details)
+            close(dueAt: time)
+        case .unready: loadCredentials()
+        }
+    }
+
+    private func loadCredentials() {
+        guard !isLoading else { return }
+        isLoading = true
+        Task(executorPreference: loop) {
+            _ = await self.engine.loadCredentials(of: [self.shard.app], session: self.session)
+            self.isLoading = false
+            self.wake()
+        }
+    }
+
+    // MARK: Checkpoints
+
+    private func checkpointIfDue(_ now: ContinuousClock.Instant) {
+        guard !isWriting else { return }
+        let waited = now - lastCheckpoint
+        if window.isCheckpointDue || waited >= Self.checkpointWait && window.contiguous > 0 {
+            write(.ended, now)
+        } else if waited >= Self.stragglerWait, window.ended > 0 {
+            write(.answered, now)
+        } else if window.hasSentAll, now - lastProgress >= Self.stragglerWait {
+            write(.sent, now)
+        } else if wantsCheckpoint {
+            write(.answered, now, isEmptyToo: true)
+        }
+        if window.beyond == 0 { lastCheckpoint = now }
+    }
+
+    private func write(
+        _ extent: Window.Extent,
+        _ now: ContinuousClock.Instant,
+        isEmptyToo: Bool = false
+    ) {
+        wantsCheckpoint = false
+        lastCheckpoint = now
+        let begun = window.beginCheckpoint(extent)
+        guard begun != nil || isEmptyToo else { return }
+        isWriting = true
+        Task(executorPreference: loop) { await self.write(begun) }
+    }
+
+    /// Outcomes first, then the books (promise 4). A checkpoint without records only asks how the
+    /// push stands.
+    private func write(_ checkpoint: Window.Checkpoint?) async {
+        let records = checkpoint?.records ?? []
+        let outcomes = records.compactMap { record in
+            record.end.flatMap { end in
+                context.outcome(of: record.member.delivery, end, topic: environment.outcomesTopic)
+            }.map(KafkaOutgoing.init)
+        }
+        guard await engine.announce(outcomes, session: session), !isOver else { return }
+        guard
+            let standing = await keep(
+                ShardCheckpoint(
+                    cursor: checkpoint?.last?.delivery.target,
+                    records: records.map(ShardRecord.init),
+                    isFinished: checkpoint?.isFinished ?? false
+                )
+            ), !isOver
+        else { return }
+        isWriting = false
+        if let checkpoint { written(checkpoint) }
+        if window.isFinished {
+            environment.log.debug("shard sent", details)
+            end()
+        } else if standing == .cancelled {
+            if case .working = phase { environment.log.debug("shard cancelled", details) }
+            close(dueAt: nil)
+        }
+        wake()
+    }
+
+    /// - Returns: `nil` where the session was lost, or the drain is over.
+    private func keep(_ checkpoint: ShardCheckpoint) async -> ShardStanding? {
+        var pause = Pause()
+        while !isOver, await !engine.hasEnded {
+            do {
+                let standing = try await environment.database.shards.checkpoint(
+                    session: session,
+                    shard,
+                    checkpoint
+                )
+                engine.trouble.clear(Self.cannotCheckpoint)
+                return standing
+            } catch let error as StorageError where error.kind == .sessionLost {
+                await engine.abandon(session: session)
+                return nil
+            } catch {
+                engine.trouble.set(Self.cannotCheckpoint)
+                environment.log.warning(
+                    "a checkpoint cannot be written; trying again",
+                    details.merging([.error: .string("\(error)")]) { $1 }
+                )
+                await pause.wait(on: loop)
+            }
+        }
+        return nil
+    }
+
+    private func written(_ checkpoint: Window.Checkpoint) {
+        let written = window.written()
+        recorded += checkpoint.records.count
+        hasProgress = true
+        for member in written.freed { freed[member.delivery.device.provider.ordinal] += 1 }
+        engine.assumeIsolated { $0.recorded(checkpoint.records, written, of: self) }
+    }
+
+    // MARK: The end
+
+    /// Sends nothing more, and gives the shard back.
+    private func close(dueAt: Instant?) {
+        guard case .working = phase else { return }
+        phase = .closing(dueAt: dueAt, until: .now + Self.closingWait)
+        wake()
+    }
+
+    private func close(
+        _ now: ContinuousClock.Instant,
+        dueAt: Instant?,
+        until: ContinuousClock.Instant
+    ) {
+        guard !isWriting else { return }
+        if window.beyond == 0 {
+            phase = .releasing
+            Task(executorPreference: loop) { await self.release(dueAt) }
+        } else if window.inFlight == 0 || now >= until {
+            write(.sent, now)
+        } else {
+            checkpointIfDue(now)
+        }
+    }
+
+    private func release(_ dueAt: Instant?) async {
+        var pause = Pause()
+        while !isOver, await !engine.hasEnded {
+            do {
+                try await environment.database.shards.release(
+                    session: session,
+                    [shard],
+                    dueAt: dueAt
+                )
+                environment.log.debug("shard goes back", details)
+                return end()
+            } catch {
+                await pause.wait(on: loop)
+            }
+        }
+        end()
+    }
+
+    private var isOver: Bool {
+        if case .over = phase { true } else { false }
+    }
+
+    private func end() {
+        guard !isOver else { return }
+        phase = .over
+        timer?.cancel()
+        timer = nil
+        returnSlots()
+        engine.assumeIsolated { $0.remove(self) }
+        environment.onEnd(self)
+    }
+
+    private var details: [LogKey: LogValue] {
+        [
+            .pushID: .string(shard.pushID), .app: .string(shard.app),
+            .shard: .integer(shard.shard), .count: .integer(recorded),
+            .durationMilliseconds: .integer(Int((ContinuousClock.now - begun) / .milliseconds(1))),
+        ]
+    }
+}
+
+extension ShardRecord {
+    fileprivate init(_ record: ShardRun.Window.Checkpoint.Record) {
+        let member = record.member.delivery
+        let end: End
+        if let settled = record.end?.settled(member) {
+            end = .settled(settled)
+        } else if let postponed = record.end?.postponed(member) {
+            end = .waiting(postponed)
+        } else {
+            end = .open(attempts: member.attempts, unanswered: member.unanswered)
+        }
+        self.init(delivery: member, end: end)
+    }
+}

@@ -1,0 +1,222 @@
+import EventLoop
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+
+/// Claims shards of broadcasts, as many as `DISPATCH_SHARDS`, and has each of them worked on by a
+/// `ShardRun`. Any replica may take any shard; one that nobody finishes is due again when its owner's
+/// session ends.
+///
+/// Authority: none beyond the claim.
+///
+/// Shutdown: claims nothing more, and waits until its shards have gone back; those that have not
+/// when the time for answers is over are left to the end of the session.
+actor ShardSender: ServicePart {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "shards"
+    private nonisolated let trouble = Trouble()
+    nonisolated func notReadyReason() -> String? { trouble.reason }
+
+    /// How late a shard may be noticed where nothing rings.
+    private static let idleWait: Duration = .seconds(1)
+    private static let cannotClaim = "shards cannot be claimed"
+
+    private let database: PushDatabase
+    private let contexts: PushContexts
+    private let engine: DeliveryEngine
+    private let bell: Bell
+    private let limit: Int
+    private let checkpointEvery: Int
+    private let inFlightShare: Int
+    private let outcomesTopic: String
+    private let log: Log
+    private var pushes: [String: PushShare] = [:]
+    /// The answer to a claim was lost: there may be shards of ours that nobody works on.
+    private var mayHoldMore = false
+
+    /// What this process does of one push.
+    private struct PushShare {
+        let begun = ContinuousClock.now
+        var shards = 0
+        var running = 0
+        var recorded = 0
+    }
+
+    init(
+        database: PushDatabase,
+        contexts: PushContexts,
+        engine: DeliveryEngine,
+        bell: Bell,
+        configuration: DispatcherConfiguration,
+        runtime: ServiceRuntime
+    ) {
+        loop = runtime.mainLoop
+        self.database = database
+        self.contexts = contexts
+        self.engine = engine
+        self.bell = bell
+        limit = configuration.shards
+        checkpointEvery = configuration.checkpointEvery
+        inFlightShare = configuration.inFlight / configuration.shards
+        outcomesTopic = configuration.topics.pushOutcomes
+        log = runtime.log
+    }
+
+    func run() async throws {
+        var pause = Pause()
+        while !Task.isCancelled {
+            do {
+                let claimed = try await claim()
+                trouble.clear(Self.cannotClaim)
+                pause = Pause()
+                if claimed == 0 {
+                    tellOfEnds()
+                    await bell.wait(atMost: try await untilNextDue())
+                }
+            } catch is CancellationError {
+                break
+            } catch {
+                if Task.isCancelled { break }
+                trouble.set(Self.cannotClaim)
+                log.warning("shards cannot be claimed", [.error: .string("\(error)")])
+                await pause.wait(on: loop)
+            }
+        }
+        await handBack()
+    }
+
+    /// A push was cancelled: whoever works on it looks at once.
+    func cancelled(_ pushID: String) async {
+        for run in await engine.runs where run.shard.pushID == pushID { run.look() }
+    }
+
+    // MARK: Claiming
+
+    /// - Returns: How many were claimed.
+    private func claim() async throws -> Int {
+        guard let session = await engine.workingSession else { return 0 }
+        let running = await engine.runs
+        guard running.count < limit else { return 0 }
+        if mayHoldMore {
+            try await database.shards.releaseAll(
+                session: session,
+                but: running.map(\.shard)
+            )
+            mayHoldMore = false
+        }
+        var holding: [String: Int] = [:]
+        for run in running { holding[run.shard.app, default: 0] += 1 }
+        let claimed: [ClaimedShard]
+        do {
+            claimed = try await database.shards.claim(
+                session: session,
+                limit: limit - running.count,
+                holding: holding
+            )
+        } catch let error as StorageError where error.kind == .sessionLost {
+            await engine.abandon(session: session)
+            return 0
+        } catch {
+            // Whether the claim was committed may not be known.
+            mayHoldMore = true
+            throw error
+        }
+        guard !claimed.isEmpty else { return 0 }
+        do {
+            let contexts = try await contexts.load(Set(claimed.map(\.pushID)))
+            for shard in claimed {
+                guard let context = contexts[shard.pushID] else { continue }
+                await begin(shard, context, session: session)
+            }
+        } catch {
+            mayHoldMore = true
+            throw error
+        }
+        return claimed.count
+    }
+
+    private func begin(_ shard: ClaimedShard, _ context: PushContext, session: Int) async {
+        guard await engine.workingSession == session else { return }
+        let run = ShardRun(
+            shard,
+            session: session,
+            context: context,
+            environment: ShardRun.Environment(
+                engine: engine,
+                database: database,
+                loop: loop,
+                log: log,
+                outcomesTopic: outcomesTopic,
+                checkpointEvery: checkpointEvery,
+                inFlightShare: inFlightShare
+            ) { [weak self] run in
+                self?.assumeIsolated { $0.ended(run) }
+            }
+        )
+        if pushes[shard.pushID] == nil {
+            log.info(
+                "broadcast begins here",
+                [.pushID: .string(shard.pushID), .app: .string(shard.app)]
+            )
+        }
+        pushes[shard.pushID, default: PushShare()].shards += 1
+        pushes[shard.pushID]?.running += 1
+        await engine.add(run)
+        run.start()
+    }
+
+    private func untilNextDue() async throws -> Duration {
+        guard await engine.workingSession != nil, await engine.runs.count < limit,
+            let due = try await database.shards.nextDue()
+        else { return Self.idleWait }
+        let wait = due.milliseconds - Instant.now().milliseconds
+        // What is due and could not be claimed is another's in this moment.
+        return min(Self.idleWait, .milliseconds(max(wait, 100)))
+    }
+
+    // MARK: Ends
+
+    private func ended(_ run: ShardRun) {
+        pushes[run.shard.pushID]?.running -= 1
+        pushes[run.shard.pushID]?.recorded += run.recorded
+        bell.ring()
+    }
+
+    /// Nothing more of a push was to be claimed.
+    private func tellOfEnds() {
+        for (pushID, share) in pushes where share.running == 0 {
+            pushes[pushID] = nil
+            log.info(
+                "broadcast ends here",
+                [
+                    .pushID: .string(pushID), .shards: .integer(share.shards),
+                    .count: .integer(share.recorded),
+                    .durationMilliseconds: .integer(
+                        Int((ContinuousClock.now - share.begun) / .milliseconds(1))
+                    ),
+                ]
+            )
+        }
+    }
+
+    private func handBack() async {
+        let limit = await engine.stopsAt ?? .now
+        // In a task of its own: this one is cancelled, and would not sleep.
+        let waiting = Task(executorPreference: loop) {
+            while await !self.engine.runs.isEmpty, .now < limit {
+                try? await self.loop.sleep(for: .milliseconds(10))
+            }
+        }
+        await waiting.value
+        let left = await engine.runs
+        guard !left.isEmpty else { return }
+        log.warning("shards are left to the end of the session", [.count: .integer(left.count)])
+        for run in left { run.drop() }
+    }
+}
