@@ -71,30 +71,6 @@ extension EndToEndTests {
             }
         }
 
-        /// What the provider received for each token, followed while it is bounded there.
-        private actor Collected {
-            private let simulator: SimulatorControl
-            private var next = 0
-            private(set) var names: [String: [String]] = [:]
-            private(set) var requests = 0
-
-            init(_ simulator: SimulatorControl) {
-                self.simulator = simulator
-            }
-
-            func update() async throws {
-                while true {
-                    let (all, after) = try await simulator.received(after: next)
-                    guard after != next, !all.isEmpty else { return }
-                    next = after
-                    requests += all.count
-                    for request in all {
-                        names[request.token, default: []].append(request.header("apns-id") ?? "")
-                    }
-                }
-            }
-        }
-
         @Test(
             "SIGTERM in mid-flight: exit 0 within the grace, nothing lost, nothing repeated",
             .timeLimit(.minutes(3))

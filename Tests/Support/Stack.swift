@@ -1,5 +1,8 @@
+import EventLoop
 import Foundation
 package import JSON
+import PushCore
+import PushStorage
 
 /// Carillon as an operator runs it: the built executables, the simulator, a database and topics of
 /// its own. Everything is on this machine, on ports of its own, and gone afterwards.
@@ -270,6 +273,16 @@ package final class Stack: Sendable {
             else { return nil }
             return push
         }
+    }
+
+    /// Cancels a push, as an operator does.
+    package func cancel(push id: String) async throws {
+        let loop = try EventLoop(name: "cancel")
+        let door = PushDatabase(DatabaseConfiguration(uri: database.url), on: loop)
+        let result = try await door.pushes.cancel(id)
+        await door.close()
+        await loop.stop()
+        guard result?.status == .cancelled else { throw TestFailure("no push was cancelled") }
     }
 
     /// The outcomes of one event, once there are so many.
