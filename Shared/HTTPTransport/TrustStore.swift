@@ -34,6 +34,8 @@ final class TrustStore: @unchecked Sendable {
             throw HTTPTransportError(.local, requestWasNotSent: true)
         }
         unsafe self.store = unsafe store
+        // As libcurl has it: an authority that is named need not be one that signed itself.
+        unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
         // The folder is searched by hash when a certificate is wanted.
         if let folder = unsafe carillon_curl_default_capath() {
             unsafe X509_STORE_load_path(store, folder)

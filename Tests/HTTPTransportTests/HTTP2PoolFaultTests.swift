@@ -182,6 +182,27 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
+    @Test("A certificate that is named itself is trusted, as libcurl has it, and no other")
+    func partialChain() async throws {
+        try await withLocalServer { _ in
+            fine
+        } _: { server, loop in
+            let other = try server.authority.issue(hosts: ["other"])
+            for (pem, status) in [(server.certificatePEM, 200), (other.certificatePEM, nil)] {
+                let file =
+                    FileManager.default.temporaryDirectory.path
+                    + "/" + TestEnvironment.unique("leaf-") + ".pem"
+                try pem.write(toFile: file, atomically: true, encoding: .utf8)
+                defer { try? FileManager.default.removeItem(atPath: file) }
+                try await PoolBench.run(server.origin, loop, caFile: file) { bench in
+                    let result = try await bench.send(["/"]).first
+                    #expect(result?.status == status)
+                    if status == nil { #expect(result?.error?.kind == .tls) }
+                }
+            }
+        }
+    }
+
     @Test("The certificate from memory is the client's name")
     func clientCertificate() async throws {
         try await withLocalServer(requestsClientCertificate: true) { request in

@@ -9,6 +9,8 @@ import Observability
 package final class LocalServer: Sendable {
     package let port: Int
     package let authority: CertificateAuthority
+    /// The server's own, PEM.
+    package let certificatePEM: String
     /// PEM, for clients that are to trust it; removed by `stop`.
     package let caFile: String
     package let server: HTTPServer
@@ -23,12 +25,14 @@ package final class LocalServer: Sendable {
     private init(
         port: Int,
         authority: CertificateAuthority,
+        certificatePEM: String,
         caFile: String,
         server: HTTPServer,
         loop: EventLoop
     ) {
         self.port = port
         self.authority = authority
+        self.certificatePEM = certificatePEM
         self.caFile = caFile
         self.server = server
         self.loop = loop
@@ -85,6 +89,7 @@ package final class LocalServer: Sendable {
         let local = LocalServer(
             port: addresses.first?.port ?? 0,
             authority: authority,
+            certificatePEM: issued.certificatePEM,
             caFile: caFile,
             server: server,
             loop: loop
