@@ -6,6 +6,8 @@ func setClientCallbacks(_ callbacks: OpaquePointer?) {
     unsafe nghttp2_session_callbacks_set_on_header_callback(callbacks, onField)
     unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, onBodyPart)
     unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, onFrame)
+    unsafe nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, beforeFrameSend)
+    unsafe nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, onFrameNotSend)
     unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, onStreamClose)
 }
 
@@ -129,6 +131,37 @@ private func onFrame(
         )
     default: break
     }
+    return 0
+}
+
+/// A client's HEADERS are requests.
+private func beforeFrameSend(
+    _: OpaquePointer?,
+    _ frame: UnsafePointer<nghttp2_frame>?,
+    _ data: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let client = unsafe clientRecord(data), let header = unsafe frame?.pointee.hd,
+        UInt32(header.type) == NGHTTP2_HEADERS.rawValue
+    else { return 0 }
+    unsafe client.pointee.sends(header.stream_id)
+    return 0
+}
+
+/// The stream closes after this. Where the peer has said goodbye, or the request was cancelled, the
+/// code of that says enough.
+private func onFrameNotSend(
+    _ session: OpaquePointer?,
+    _ frame: UnsafePointer<nghttp2_frame>?,
+    _ reason: Int32,
+    _ data: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let client = unsafe clientRecord(data), let header = unsafe frame?.pointee.hd,
+        UInt32(header.type) == NGHTTP2_HEADERS.rawValue,
+        reason != NGHTTP2_ERR_START_STREAM_NOT_ALLOWED.rawValue,
+        reason != NGHTTP2_ERR_STREAM_CLOSING.rawValue,
+        let record = unsafe streamRecord(session, client, header.stream_id)
+    else { return 0 }
+    unsafe record.pointee.isUnsendable = true
     return 0
 }
 

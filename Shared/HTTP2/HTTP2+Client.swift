@@ -136,8 +136,10 @@ extension HTTP2 {
         case answered(Response)
         /// The peer says that it did not look at it: GOAWAY, or REFUSED_STREAM.
         case notProcessed
-        /// The connection ended before a byte of it was written.
+        /// Cancelled, or the connection ended, before a byte of it was written.
         case notSent
+        /// Its head is larger than can be sent. No byte of it was written.
+        case unsendable
         /// The stream was reset, by the peer or by `cancel`: it may have been processed.
         case reset(code: UInt32)
         /// The connection ended after it was written.

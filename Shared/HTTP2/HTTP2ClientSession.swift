@@ -39,8 +39,6 @@ package final class HTTP2ClientSession {
     /// The fields of the request that is being submitted.
     private var pairs: UnsafeMutablePointer<nghttp2_nv>
     private var pairsCapacity = 32
-    /// Bytes that `drain` has given so far.
-    package private(set) var drainedBytes = 0
 
     /// For all answers together; each has 64 KiB, and more as it is read.
     private static let connectionWindow: Int32 = 4 << 20
@@ -137,6 +135,9 @@ package final class HTTP2ClientSession {
 
     package var pingsAnswered: Int { unsafe client.pointee.pingsAnswered }
 
+    /// Bytes that `drain` has given so far.
+    package var drainedBytes: Int { unsafe client.pointee.drainedBytes }
+
     // MARK: In and out
 
     /// Takes in one request; nothing is sent before `drain`.
@@ -219,7 +220,6 @@ package final class HTTP2ClientSession {
             to: StreamRecord(
                 template: Unmanaged.passRetained(template),
                 tag: tag,
-                sentFrom: drainedBytes,
                 body: next,
                 bodyCount: body.count,
                 isKept: size <= ClientRecord.keptBlockBytes,
@@ -257,31 +257,52 @@ package final class HTTP2ClientSession {
         return isValid
     }
 
-    /// Resets a stream that is still open; its request completes at the next `drain`.
-    package func cancel(stream: Int32) {
-        guard unsafe session != nil else { return }
+    /// Resets a stream that is still open; its request completes at a later `drain`.
+    ///
+    /// - Returns: Whether nothing of it has been drained, so that nothing ever will be.
+    @discardableResult
+    package func cancel(stream: Int32) -> Bool {
+        guard unsafe session != nil else { return false }
+        let oldest = unsafe client.pointee.unsent?.pointee.stream
         let flags = UInt8(NGHTTP2_FLAG_NONE.rawValue)
         unsafe nghttp2_submit_rst_stream(session, flags, stream, HTTP2.ErrorCode.cancel)
+        return oldest.map { stream >= $0 } ?? false
     }
 
+    /// After `abandon` nothing is taken in any more.
+    ///
     /// - Throws: When the connection is unusable: drain once more, close it, `abandon`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2SessionError) {
-        guard let start = bytes.baseAddress else { return }
+        guard unsafe session != nil, let start = bytes.baseAddress else { return }
         let pointer = unsafe start.assumingMemoryBound(to: UInt8.self)
         let read = unsafe nghttp2_session_mem_recv(session, pointer, bytes.count)
         try check(Int32(clamping: read))
     }
 
-    /// Appends all there is to send.
-    package func drain(into buffer: inout [UInt8]) throws(HTTP2SessionError) {
-        while unsafe session != nil {
+    /// Appends what there is to send.
+    ///
+    /// - Parameters:
+    ///   - buffer: Where to.
+    ///   - limit: Bytes after which the rest stays where it is; whole frames are given, so it may
+    ///     be up to one frame more.
+    /// - Returns: Whether there may be more.
+    /// - Throws: When the connection is unusable.
+    @discardableResult
+    package func drain(
+        into buffer: inout [UInt8],
+        upTo limit: Int = .max
+    ) throws(HTTP2SessionError) -> Bool {
+        var drained = 0
+        while unsafe session != nil, drained < limit {
             var start: UnsafePointer<UInt8>?
             let count = unsafe nghttp2_session_mem_send(session, &start)
             try check(Int32(clamping: count))
-            guard count > 0 else { return }
+            guard count > 0 else { return false }
             unsafe buffer.append(contentsOf: UnsafeBufferPointer(start: start, count: count))
-            drainedBytes += count
+            unsafe client.pointee.drainedBytes += count
+            drained += count
         }
+        return unsafe session != nil
     }
 
     /// `pingsAnswered` counts the answers.
@@ -326,6 +347,7 @@ package final class HTTP2ClientSession {
         var record = unsafe client.pointee.open
         unsafe client.pointee.open = nil
         unsafe client.pointee.openCount = 0
+        unsafe client.pointee.unsent = nil
         while let this = unsafe record {
             unsafe record = unsafe this.pointee.next
             let isSent = unsafe writtenBytes > this.pointee.sentFrom
@@ -355,8 +377,10 @@ package final class HTTP2ClientSession {
                 )
             )
         }
+        if unsafe record.pointee.isUnsendable { return .unsendable }
         switch code {
         case HTTP2.ErrorCode.refusedStream: return .notProcessed
+        case _ where unsafe record.pointee.sentFrom == StreamRecord.unsent: return .notSent
         case HTTP2.ErrorCode.noError, HTTP2.ErrorCode.protocolError: return .malformed
         default: return .reset(code: code)
         }

@@ -15,24 +15,28 @@ struct StreamRecord {
     /// Retained until the block is freed.
     let template: Unmanaged<HTTP2.RequestTemplate>
     let tag: Int
-    /// How many bytes had been drained when it was submitted: nothing of it lies before them.
-    let sentFrom: Int
     let body: UnsafeMutablePointer<UInt8>
     let bodyCount: Int
     /// Its block is of the size that is kept.
     let isKept: Bool
     var bodyRead = 0
     var stream: Int32 = 0
+    /// How many bytes had been drained before its first: `unsent` while none has.
+    var sentFrom = unsent
     var status: Int32 = 0
     var errorCode: UInt32 = 0
     /// The peer has ended its side.
     var isWhole = false
     var isTooLarge = false
+    /// Its head does not go into frames.
+    var isUnsendable = false
     var ownsAnswer = false
     var answer: UnsafeMutablePointer<UInt8>
     var answerCapacity: Int
     var headCount = 0
     var answerCount = 0
+
+    static let unsent = Int.max
 
     /// What a provider's 200 fits into.
     static let roomForAnswer = 192
@@ -75,6 +79,11 @@ struct ClientRecord {
     /// Requests whose stream has not closed, newest first.
     var open: StreamRecord.Pointer?
     var openCount = 0
+    /// Of these the oldest of which no byte has been drained; nor has any of the newer ones, as
+    /// streams open in their order.
+    var unsent: StreamRecord.Pointer?
+    /// Bytes that `drain` has given so far.
+    var drainedBytes = 0
     /// In the order in which they ended.
     var firstFinished: StreamRecord.Pointer?
     var lastFinished: StreamRecord.Pointer?
@@ -137,11 +146,20 @@ struct ClientRecord {
         unsafe open?.pointee.previous = unsafe record
         unsafe open = unsafe record
         openCount += 1
+        if unsafe unsent == nil { unsafe unsent = unsafe record }
+    }
+
+    /// The head of the oldest that was not drained goes out next.
+    mutating func sends(_ stream: Int32) {
+        guard let record = unsafe unsent, unsafe record.pointee.stream == stream else { return }
+        unsafe record.pointee.sentFrom = drainedBytes
+        unsafe unsent = unsafe record.pointee.previous
     }
 
     /// From the open ones to the finished ones.
     mutating func finish(_ record: StreamRecord.Pointer) {
         let (next, previous) = unsafe (record.pointee.next, record.pointee.previous)
+        if unsafe unsent == record { unsafe unsent = unsafe previous }
         if let previous = unsafe previous {
             unsafe previous.pointee.next = unsafe next
         } else {

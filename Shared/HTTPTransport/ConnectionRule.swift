@@ -34,6 +34,8 @@ struct ConnectionRule: Equatable {
     private var answeredAt: Int64 = 0
     private var firstSentAt: Int64?
     private var pingedAt: Int64?
+    /// Since then it has nothing to do but to close.
+    private var doneAt: Int64?
 
     init(_ limits: Limits) {
         self.limits = limits
@@ -64,7 +66,7 @@ struct ConnectionRule: Equatable {
     /// A request that was sent then has run out of time. Where nothing at all was answered since,
     /// the connection stands but leads nowhere.
     mutating func timedOut(sentAt: Int64) {
-        if answeredAt < sentAt { isRetiring = true }
+        if answeredAt <= sentAt { isRetiring = true }
     }
 
     mutating func retire() { isRetiring = true }
@@ -76,19 +78,35 @@ struct ConnectionRule: Equatable {
     }
 
     /// To be asked now and then.
-    mutating func check(at now: Int64, hasSettings: Bool, open: Int) -> Action {
+    ///
+    /// - Parameters:
+    ///   - now: When.
+    ///   - hasSettings: The peer's have come.
+    ///   - awaited: Requests that are out, and whose end somebody waits for.
+    ///   - isCongested: Its socket does not take what is to be written.
+    /// - Returns: `retire` again and again, until it is closed.
+    mutating func check(
+        at now: Int64,
+        hasSettings: Bool,
+        awaited: Int,
+        isCongested: Bool = false
+    ) -> Action {
         guard hasSettings else {
             return now - openedAt >= limits.settingsMilliseconds ? .giveUp : .none
         }
-        if !isProven, let firstSentAt, now - firstSentAt >= limits.proofMilliseconds, open > 0 {
+        if !isProven, let firstSentAt, now - firstSentAt >= limits.proofMilliseconds, awaited > 0 {
             isProven = true
         }
         if let pingedAt {
             return now - pingedAt >= limits.pingMilliseconds ? .giveUp : .none
         }
-        guard open > 0 else {
+        guard awaited > 0 else {
             let isIdle = now - max(heardAt, openedAt) >= limits.idleMilliseconds
-            return isRetiring || isIdle || isOld(at: now) ? .retire : .none
+            guard isRetiring || isCongested || isIdle || isOld(at: now) else { return .none }
+            // It closes once its last bytes are written, which a peer that is gone never takes.
+            let since = doneAt ?? now
+            doneAt = since
+            return now - since >= limits.pingMilliseconds ? .giveUp : .retire
         }
         if now - heardAt >= limits.pingAfterMilliseconds {
             pingedAt = now

@@ -19,6 +19,8 @@ final class HTTP2Connection: @unchecked Sendable {
     let session: HTTP2ClientSession
     /// What the pool knows of it.
     var rule: ConnectionRule
+    /// Requests that are out on it, and whose end somebody waits for.
+    var awaited = 0
     private(set) var phase = Phase.connecting
     /// How much of what the session has drained the socket has taken.
     private(set) var writtenBytes = 0
@@ -35,8 +37,7 @@ final class HTTP2Connection: @unchecked Sendable {
     private var watches: [Int32: DescriptorWatch] = [:]
     private var timer: LoopTimer?
     private var watch: DescriptorWatch?
-    private var output: [UInt8] = []
-    private var outputSent = 0
+    private var output = OutputBuffer()
     private var addressWasRefused = false
     private var speaksHTTP2 = false
     private var itself: HTTP2Connection?
@@ -44,8 +45,8 @@ final class HTTP2Connection: @unchecked Sendable {
     /// Reads of at most one TLS record each before others get their turn.
     private static let readsPerTurn = 32
     private static let recordBytes = 16_384
-    /// An output buffer that has grown beyond this is given back once it is empty.
-    private static let keptOutputBytes = 262_144
+    /// What is taken out of the session at a time, and no more while the socket holds as much.
+    static let outputBytes = 65_536
 
     /// Nothing happens before `start`.
     init(
@@ -237,11 +238,20 @@ final class HTTP2Connection: @unchecked Sendable {
 
     // MARK: Bytes
 
-    /// What the socket has not taken.
-    var pendingBytes: Int { output.count - outputSent }
+    /// What the session has said and the socket has not taken.
+    var pendingBytes: Int { output.pending }
+
+    /// Memory in use for what is written.
+    var outputMemory: Int { output.bytes.count }
+
+    /// The socket does not take what there is; more would only wait.
+    var isCongested: Bool { output.pending >= Self.outputBytes }
 
     private func ready(_ readiness: Readiness) {
-        if readiness.contains(.writable) { write() }
+        if readiness.contains(.writable) {
+            write()
+            if !isCongested { pool.drained() }
+        }
         if !readiness.isDisjoint(with: [.readable, .disconnected]) { read() }
     }
 
@@ -284,34 +294,34 @@ final class HTTP2Connection: @unchecked Sendable {
     /// ends in a later turn.
     func flush() {
         guard phase == .open else { return }
-        if outputSent == output.count {
-            let keeps = output.capacity <= Self.keptOutputBytes
-            output.removeAll(keepingCapacity: keeps)
-            outputSent = 0
-        }
         do throws(HTTP2SessionError) {
-            try session.drain(into: &output)
+            var mayHaveMore = true
+            while mayHaveMore, !isCongested {
+                let room = Self.outputBytes - output.pending
+                mayHaveMore = try session.drain(into: &output.bytes, upTo: room)
+                guard write() else { break }
+            }
         } catch {
             loop.execute { [self] in end(Self.lost("session: \(error.description)")) }
             return
         }
-        write()
         if session.isOver, pendingBytes == 0 {
             loop.execute { [self] in end(Self.lost("over")) }
         }
     }
 
-    private func write() {
-        guard phase == .open else { return }
-        while outputSent < output.count {
+    /// Says whether the socket has taken it all.
+    @discardableResult
+    private func write() -> Bool {
+        guard phase == .open else { return false }
+        while output.pending > 0 {
             var count = 0
-            let code = unsafe output.withUnsafeBytes { bytes in
-                let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[outputSent...])
-                return unsafe curl_easy_send(easy, rest.baseAddress, rest.count, &count)
+            let code = unsafe output.withPending { bytes in
+                unsafe curl_easy_send(easy, bytes.baseAddress, bytes.count, &count)
             }
             if code == CURLE_AGAIN {
                 watch?.interest = [.readable, .writable]
-                return
+                return false
             }
             guard code == CURLE_OK else {
                 // What the server said before it went is still to be read.
@@ -320,12 +330,13 @@ final class HTTP2Connection: @unchecked Sendable {
                     end(Self.lost("send \(code)"))
                 }
                 watch?.interest = .readable
-                return
+                return false
             }
-            outputSent += count
+            output.took(count)
             writtenBytes += count
         }
         watch?.interest = .readable
+        return true
     }
 
     private static func lost(_ detail: String) -> HTTPTransportError {
@@ -338,7 +349,7 @@ final class HTTP2Connection: @unchecked Sendable {
     func shut(_ error: HTTPTransportError) {
         if phase == .open {
             session.terminate()
-            try? session.drain(into: &output)
+            _ = try? session.drain(into: &output.bytes, upTo: Self.outputBytes)
             write()
         }
         end(error)

@@ -54,7 +54,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private let verdict: HostPolicy.Verdict
     private let trust: TrustStore
     private var state = State.open
-    private var connections: [HTTP2Connection] = []
+    private(set) var connections: [HTTP2Connection] = []
     private var connectionsMade = 0
     private var slots: ContiguousArray<Slot> = []
     private var freeSlots: [Int] = []
@@ -78,8 +78,6 @@ package final class HTTP2Pool: @unchecked Sendable {
     private static let maximumRefusals = 10
     /// Connections in a row that stood, and ended without an answer.
     private static let patience = 3
-    /// A connection whose socket takes nothing is given nothing.
-    private static let maximumPendingBytes = 1 << 20
     /// At least so many requests go to one connection at a time: fewer bytes a write, more writes.
     private static let smallestShare = 32
 
@@ -216,7 +214,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     private func capacity(_ connection: HTTP2Connection) -> Int {
-        guard connection.pendingBytes <= Self.maximumPendingBytes else { return 0 }
+        guard !connection.isCongested else { return 0 }
         let session = connection.session
         return connection.rule.capacity(free: session.freeStreams, open: session.openStreams)
     }
@@ -235,19 +233,14 @@ package final class HTTP2Pool: @unchecked Sendable {
             )
             slots[number].connection = connection.number
             slots[number].sentAt = now
+            connection.awaited += 1
         } catch {
             switch error {
             case .noStream:
                 // Its capacity was asked a moment ago: it has no stream id left.
                 waiting.putBack(number)
                 connection.rule.retire()
-            case .invalid:
-                let error = HTTPTransportError(
-                    .invalidRequest,
-                    requestWasNotSent: true,
-                    detail: "header"
-                )
-                finish(number, .failure(error))
+            case .invalid: finish(number, .failure(Self.invalid))
             }
         }
     }
@@ -298,6 +291,9 @@ package final class HTTP2Pool: @unchecked Sendable {
         turnEnds()
     }
 
+    /// A socket that was full takes bytes again: its session may go on, and so may those in line.
+    func drained() { turnEnds() }
+
     func received(_ connection: HTTP2Connection) {
         now = milliseconds
         connection.rule.heard(at: now)
@@ -325,6 +321,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     ) {
         let number = completion.tag
         guard slots[number].batch != nil else { return freeSlots.append(number) }
+        connection.awaited -= 1
         switch completion.outcome {
         case .answered(let answer):
             if !connection.rule.hasAnswered {
@@ -340,6 +337,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             slots[number].refusals += connection.session.isGoingAway ? 0 : 1
             sendAgain(number, Self.lost("refused"))
         case .notSent: sendAgain(number, end ?? Self.lost("not written"))
+        case .unsendable: finish(number, .failure(Self.invalid))
         case .reset(let code): finish(number, .failure(Self.lost("reset \(code)")))
         case .lost:
             var error = end ?? Self.lost("")
@@ -438,12 +436,13 @@ package final class HTTP2Pool: @unchecked Sendable {
             switch connection.rule.check(
                 at: now,
                 hasSettings: session.hasSettings,
-                open: session.openStreams
+                awaited: connection.awaited,
+                isCongested: connection.isCongested
             ) {
             case .none: break
             case .ping: try? session.ping()
             case .retire: connection.rule.retire()
-            case .giveUp: connection.shut(Self.lost("no answer to PING, or no SETTINGS"))
+            case .giveUp: connection.shut(Self.lost("silent"))
             }
         }
         turnEnds()
@@ -453,18 +452,23 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func timedOut(_ number: Int) {
         let slot = slots[number]
         guard let batch = slots[number].batch.take() else { return }
-        let wasSent = slot.sentAt >= 0
-        if wasSent {
-            if let connection = connections.first(where: { $0.number == slot.connection }) {
-                connection.session.cancel(stream: slot.stream)
-                connection.rule.timedOut(sentAt: slot.sentAt)
-            }
-        } else {
+        var wasNotSent = slot.sentAt < 0
+        if wasNotSent {
             waiting.left()
+        } else if let connection = connections.first(where: { $0.number == slot.connection }) {
+            wasNotSent = connection.session.cancel(stream: slot.stream)
+            connection.awaited -= 1
+            connection.rule.timedOut(sentAt: slot.sentAt)
         }
-        let error = HTTPTransportError(.timeout, requestWasNotSent: !wasSent)
+        let error = HTTPTransportError(.timeout, requestWasNotSent: wasNotSent)
         batch.completion(slot.index, .failure(error))
     }
+
+    private static let invalid = HTTPTransportError(
+        .invalidRequest,
+        requestWasNotSent: true,
+        detail: "header"
+    )
 
     private static func lost(_ detail: String) -> HTTPTransportError {
         HTTPTransportError(.connectionLost, requestWasNotSent: false, detail: detail)

@@ -258,6 +258,73 @@ struct HTTP2ClientSessionTests {
         other.abandon(writtenBytes: before) { #expect($0.outcome == .notSent) }
     }
 
+    @Test("What was not drained is not sent: at the connection's end, and where it is cancelled")
+    func undrained() throws {
+        let session = try session()
+        for tag in 1...4 { try submit(session, tag) }
+        var bytes: [UInt8] = []
+        #expect(try session.drain(into: &bytes, upTo: 1))
+        let first = Frame.take(from: &bytes)
+        #expect(first.count == 1 && first.first?.isA(.headers) == true && bytes.isEmpty)
+        // The first is on its way; the third will never be.
+        #expect(!session.cancel(stream: 1))
+        #expect(session.cancel(stream: 5))
+        let heads = try drained(session).filter { $0.isA(.headers) }
+        #expect(heads.map(\.stream) == [3, 7])
+        #expect(outcomes(session) == [1: .reset(code: 8), 3: .notSent])
+        try submit(session, 5)
+        let written = session.drainedBytes + 1_000_000
+        var outcomes: [Int: HTTP2.Outcome] = [:]
+        session.abandon(writtenBytes: written) { outcomes[$0.tag] = $0.outcome }
+        #expect(outcomes == [2: .lost, 4: .lost, 5: .notSent])
+    }
+
+    @Test("Draining stops after a bound and goes on where it stopped")
+    func drainInParts() throws {
+        let session = try session(streams: 1000)
+        for tag in 0..<200 { try submit(session, tag) }
+        var parts: [[UInt8]] = []
+        while true {
+            var part: [UInt8] = []
+            let mayHaveMore = try session.drain(into: &part, upTo: 1000)
+            #expect(part.count < 1000 + 16_384)
+            parts.append(part)
+            guard mayHaveMore else { break }
+        }
+        #expect(parts.count > 5)
+        var bytes = parts.flatMap { $0 }
+        let frames = Frame.take(from: &bytes)
+        #expect(frames.filter { $0.isA(.headers) }.map(\.stream) == (0..<200).map { $0 * 2 + 1 })
+    }
+
+    @Test("A head that does not go into frames ends alone, and was not sent")
+    func unsendable() throws {
+        let session = try session()
+        let long = String(repeating: "x", count: 70_000)
+        _ = try session.submit(template, path: "/", values: [long], body: [], tag: 1)
+        try submit(session, 2)
+        let heads = try drained(session).filter { $0.isA(.headers) }
+        #expect(heads.map(\.stream) == [3])
+        #expect(outcomes(session) == [1: .unsendable])
+        try feed(session, answer(3))
+        #expect(status(outcomes(session)[2]) == 200)
+        #expect(!session.isOver && session.freeStreams == 100)
+    }
+
+    @Test("A session that was given up takes in nothing, and gives nothing")
+    func over() throws {
+        let session = try session()
+        try submit(session, 1)
+        session.abandon(writtenBytes: 0) { #expect($0.outcome == .notSent) }
+        try feed(session, limit(5), answer(1))
+        #expect(try drained(session).isEmpty)
+        #expect(outcomes(session).isEmpty && session.isOver && session.freeStreams == 0)
+        #expect(!session.cancel(stream: 1))
+        try session.ping()
+        session.terminate()
+        #expect(throws: HTTP2ClientSession.Refusal.noStream) { try submit(session, 2) }
+    }
+
     @Test("A stream that is cancelled is reset on the wire, and completes once")
     func cancel() throws {
         let session = try session()

@@ -72,6 +72,7 @@ struct PoolBench {
 
     func start(
         _ paths: [String],
+        headSuffix: String = "",
         body: [UInt8] = Array("{}".utf8),
         timeout: Duration = .seconds(30)
     ) async throws -> Results {
@@ -82,7 +83,13 @@ struct PoolBench {
         )
         let results = Results()
         let requests = paths.map {
-            HTTP2Request(head, path: $0, values: ["id" + $0], body: body, timeout: timeout)
+            HTTP2Request(
+                head,
+                path: $0,
+                values: ["id" + $0 + headSuffix],
+                body: body,
+                timeout: timeout
+            )
         }
         try await loop.onLoop { [pool] in pool.send(requests) { results.add($0, $1) } }
         return results
@@ -307,6 +314,23 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
                 let results = try await bench.send(["/" + text, "/fine"])
                 #expect(results[0].error?.kind == .invalidRequest)
                 #expect(results[1].status == 200)
+            }
+        }
+    }
+
+    @Test("A head that does not go into frames was not sent, and costs no connection")
+    func hugeHead() async throws {
+        try await withLocalServer(handler: echo) { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                #expect(try await bench.send(["/first"]).first?.status == 200)
+                let huge = String(repeating: "x", count: 70_000)
+                let results = try await bench.start(["/huge"], headSuffix: huge)
+                let result = try await eventually("its end") { results.all(1)?.first }
+                #expect(result.error?.kind == .invalidRequest)
+                #expect(result.error?.requestWasNotSent == true)
+                #expect(try await bench.send(["/last"]).first?.status == 200)
+                #expect(server.received.map(\.path) == ["/first", "/last"])
+                #expect(Set(server.received.map(\.connectionID)).count == 1)
             }
         }
     }

@@ -67,42 +67,56 @@ import Testing
     func patience() {
         var rule = rule { $0.provesFirst = true }
         rule.sent(at: 10)
-        #expect(rule.check(at: 1000, hasSettings: true, open: 1) == .none)
+        #expect(rule.check(at: 1000, hasSettings: true, awaited: 1) == .none)
         #expect(rule.capacity(free: 9, open: 1) == 0)
-        _ = rule.check(at: 2010, hasSettings: true, open: 1)
+        _ = rule.check(at: 2010, hasSettings: true, awaited: 1)
         #expect(rule.capacity(free: 9, open: 1) == 9)
     }
 
     @Test("A silent peer is pinged, and given up when it stays silent")
     func ping() {
         var rule = rule()
-        #expect(rule.check(at: 4999, hasSettings: true, open: 1) == .none)
-        #expect(rule.check(at: 5000, hasSettings: true, open: 1) == .ping)
-        #expect(rule.check(at: 5001, hasSettings: true, open: 1) == .none)
+        #expect(rule.check(at: 4999, hasSettings: true, awaited: 1) == .none)
+        #expect(rule.check(at: 5000, hasSettings: true, awaited: 1) == .ping)
+        #expect(rule.check(at: 5001, hasSettings: true, awaited: 1) == .none)
         rule.heard(at: 6000)
-        #expect(rule.check(at: 10_500, hasSettings: true, open: 1) == .none)
-        #expect(rule.check(at: 11_000, hasSettings: true, open: 1) == .ping)
-        #expect(rule.check(at: 16_000, hasSettings: true, open: 1) == .giveUp)
+        #expect(rule.check(at: 10_500, hasSettings: true, awaited: 1) == .none)
+        #expect(rule.check(at: 11_000, hasSettings: true, awaited: 1) == .ping)
+        #expect(rule.check(at: 16_000, hasSettings: true, awaited: 1) == .giveUp)
+    }
+
+    @Test("What has nothing left to do is closed, and given up where it cannot be")
+    func cannotClose() {
+        var rule = rule()
+        rule.retire()
+        #expect(rule.check(at: 100, hasSettings: true, awaited: 1) == .none)
+        #expect(rule.check(at: 200, hasSettings: true, awaited: 0) == .retire)
+        rule.heard(at: 5000)
+        #expect(rule.check(at: 5199, hasSettings: true, awaited: 0) == .retire)
+        #expect(rule.check(at: 5200, hasSettings: true, awaited: 0) == .giveUp)
+        var stuck = self.rule()
+        #expect(stuck.check(at: 9, hasSettings: true, awaited: 0) == .none)
+        #expect(stuck.check(at: 9, hasSettings: true, awaited: 0, isCongested: true) == .retire)
     }
 
     @Test("No SETTINGS in time, and it is given up")
     func settings() {
         var rule = rule()
-        #expect(rule.check(at: 9999, hasSettings: false, open: 0) == .none)
-        #expect(rule.check(at: 10_000, hasSettings: false, open: 0) == .giveUp)
+        #expect(rule.check(at: 9999, hasSettings: false, awaited: 0) == .none)
+        #expect(rule.check(at: 10_000, hasSettings: false, awaited: 0) == .giveUp)
     }
 
     @Test("Idle or old, it takes nothing new")
     func age() {
         var rule = rule()
-        #expect(rule.check(at: 599_999, hasSettings: true, open: 0) == .none)
-        #expect(rule.check(at: 600_000, hasSettings: true, open: 0) == .retire)
+        #expect(rule.check(at: 599_999, hasSettings: true, awaited: 0) == .none)
+        #expect(rule.check(at: 600_000, hasSettings: true, awaited: 0) == .retire)
         let old: Int64 = 6 * 3_600_000
         rule.heard(at: old)
-        #expect(rule.check(at: old, hasSettings: true, open: 3) == .retire)
+        #expect(rule.check(at: old, hasSettings: true, awaited: 3) == .retire)
         rule.retire()
         #expect(rule.capacity(free: 9, open: 3) == 0)
-        #expect(rule.check(at: old + 1, hasSettings: true, open: 3) == .none)
+        #expect(rule.check(at: old + 1, hasSettings: true, awaited: 3) == .none)
     }
 
     @Test("A request out of time discredits only a connection that answered nothing since")

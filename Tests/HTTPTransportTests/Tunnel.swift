@@ -16,6 +16,14 @@ final class Tunnel: @unchecked Sendable {
     private(set) var connections = 0
     /// Takes bytes and passes none on.
     var isFrozen = false
+    /// Takes no bytes from the client, whose socket fills.
+    var isPaused = false {
+        didSet {
+            for joint in joints { isPaused ? joint.near.stopReading() : joint.near.startReading() }
+        }
+    }
+    /// Where it is set, the client is read from once a turn of the loop, and this called before.
+    var onSlowRead: (() -> Void)?
 
     init(to target: Int) { self.target = target }
 
@@ -70,8 +78,13 @@ final class Tunnel: @unchecked Sendable {
         }
         watch.interest = .readable
         joints.append(Joint(near: near, far: far, watch: watch))
-        unsafe near.onRead = { [self] bytes in
+        unsafe near.onRead = { [self, unowned near] bytes in
             guard !isFrozen else { return }
+            if let onSlowRead {
+                onSlowRead()
+                near.stopReading()
+                loop.schedule(after: .zero) { [weak near] in near?.startReading() }
+            }
             var sent = 0
             while sent < bytes.count {
                 let rest = unsafe UnsafeRawBufferPointer(rebasing: bytes[sent...])
