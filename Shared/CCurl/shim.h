@@ -75,6 +75,14 @@ static inline CURLcode carillon_easy_set_open_callback(
     return curl_easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, value);
 }
 
+typedef int (*carillon_curl_lookup_callback)(void *, void *, void *);
+
+static inline CURLcode carillon_easy_set_lookup_callback(
+    CURL *handle, carillon_curl_lookup_callback value
+) {
+    return curl_easy_setopt(handle, CURLOPT_RESOLVER_START_FUNCTION, value);
+}
+
 static inline CURLcode carillon_easy_get_long(CURL *handle, CURLINFO info, long *value) {
     return curl_easy_getinfo(handle, info, value);
 }

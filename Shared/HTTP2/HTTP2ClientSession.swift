@@ -257,16 +257,34 @@ package final class HTTP2ClientSession {
         return isValid
     }
 
+    /// Requests are in here of which nothing has been drained.
+    package var hasUndrainedRequests: Bool { unsafe client.pointee.unsent != nil }
+
     /// Resets a stream that is still open; its request completes at a later `drain`.
     ///
     /// - Returns: Whether nothing of it has been drained, so that nothing ever will be.
     @discardableResult
     package func cancel(stream: Int32) -> Bool {
-        guard unsafe session != nil else { return false }
-        let oldest = unsafe client.pointee.unsent?.pointee.stream
+        if recall(stream: stream) { return true }
+        reset(stream)
+        return false
+    }
+
+    /// Cancels a stream that is still open, unless something of it has been drained.
+    ///
+    /// - Returns: Whether nothing of it ever will be.
+    package func recall(stream: Int32) -> Bool {
+        guard let oldest = unsafe client.pointee.unsent?.pointee.stream, stream >= oldest else {
+            return false
+        }
+        reset(stream)
+        return true
+    }
+
+    private func reset(_ stream: Int32) {
+        guard unsafe session != nil else { return }
         let flags = UInt8(NGHTTP2_FLAG_NONE.rawValue)
         unsafe nghttp2_submit_rst_stream(session, flags, stream, HTTP2.ErrorCode.cancel)
-        return oldest.map { stream >= $0 } ?? false
     }
 
     /// After `abandon` nothing is taken in any more.

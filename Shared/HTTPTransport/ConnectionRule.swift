@@ -24,10 +24,21 @@ struct ConnectionRule: Equatable {
         case giveUp
     }
 
+    /// So many answers, or so long a life, and it was worth making: nginx ends a connection after 1000
+    /// requests.
+    private static let lastingAnswers = 50
+    private static let lastingMilliseconds: Int64 = 10_000
+    private static let settledAnswers = 10
+
     let limits: Limits
     private(set) var isRetiring = false
     /// It has answered something, so the connection led somewhere.
-    private(set) var hasAnswered = false
+    var hasAnswered: Bool { answers > 0 }
+    /// By its last answer it has shown that connections to this peer are worth making.
+    private(set) var hasJustLasted = false
+    private var answers = 0
+    private var hasBeenOld = false
+    private var endIsJudged = false
     private var isProven: Bool
     private var openedAt: Int64 = 0
     private var heardAt: Int64 = 0
@@ -58,8 +69,11 @@ struct ConnectionRule: Equatable {
 
     /// A refusal of our token proves nothing.
     mutating func answered(status: Int, at now: Int64) {
-        hasAnswered = true
+        answers += 1
         answeredAt = now
+        let isOld = now - openedAt >= Self.lastingMilliseconds
+        hasJustLasted = answers == Self.lastingAnswers || isOld && !hasBeenOld
+        hasBeenOld = hasBeenOld || isOld
         if status != 401, status != 403 { isProven = true }
     }
 
@@ -71,10 +85,23 @@ struct ConnectionRule: Equatable {
 
     mutating func retire() { isRetiring = true }
 
+    /// The peer ends it. Whether that came too early is said once.
+    mutating func endsEarly(at now: Int64) -> Bool {
+        guard !endIsJudged else { return false }
+        endIsJudged = true
+        return answers < Self.lastingAnswers && now - openedAt < Self.lastingMilliseconds
+    }
+
     /// How many requests it may be given now.
     func capacity(free: Int, open: Int) -> Int {
         guard !isRetiring else { return 0 }
         return isProven ? free : min(free, max(0, 1 - open))
+    }
+
+    /// Whether the peer's stream limit is what it will stay. APNs allows one stream at first, and
+    /// says how many more only about when it answers.
+    func believes(limit: Int) -> Bool {
+        isProven && hasAnswered && !isRetiring && (limit > 1 || answers >= Self.settledAnswers)
     }
 
     /// To be asked now and then.
@@ -123,24 +150,52 @@ struct ReconnectRule: Equatable {
     static let firstMilliseconds: Int64 = 250
     static let longestMilliseconds: Int64 = 10_000
 
+    /// Connections in a row that led nowhere.
     private(set) var failures = 0
+    /// Connections that answered and were ended early, beyond those forgiven, since one has lasted.
+    private(set) var earlyEnds = 0
     private var notBefore: Int64 = 0
+    private var forgiveness: TokenBucket
+
+    /// - Parameter forgives: Early ends at once that slow nothing down; after those one each 10 s.
+    init(forgives: Int = 8) {
+        forgiveness = TokenBucket(burst: forgives, everyMilliseconds: 10_000)
+    }
 
     /// - Parameters:
     ///   - now: Of the failure.
     ///   - jitter: 0 to 1, so that those who lost a peer together do not come back together.
     mutating func failed(at now: Int64, jitter: Double) {
-        let delay = min(
-            Self.firstMilliseconds << Int64(min(failures, 10)),
-            Self.longestMilliseconds
-        )
-        notBefore = now + Int64(Double(delay) * (0.75 + jitter / 2))
+        back(off: failures, from: now, jitter)
         failures += 1
     }
 
+    /// A connection has answered, but the peer has ended it early. A provider that recycles its
+    /// servers does that now and then; one that does nothing else is not helped by haste.
+    mutating func endedEarly(at now: Int64, jitter: Double) {
+        guard !forgiveness.take(at: now) else { return }
+        back(off: earlyEnds, from: now, jitter)
+        earlyEnds += 1
+    }
+
+    private mutating func back(off count: Int, from now: Int64, _ jitter: Double) {
+        let delay = min(
+            Self.firstMilliseconds << Int64(min(count, 10)),
+            Self.longestMilliseconds
+        )
+        notBefore = max(notBefore, now + Int64(Double(delay) * (0.75 + jitter / 2)))
+    }
+
+    /// A connection has its first answer.
     mutating func succeeded() {
         failures = 0
-        notBefore = 0
+        if earlyEnds == 0 { notBefore = 0 }
+    }
+
+    /// A connection has carried enough to be worth making.
+    mutating func lasted() {
+        earlyEnds = 0
+        succeeded()
     }
 
     /// 0 when it may be now.
@@ -168,25 +223,36 @@ struct ReconnectRule: Equatable {
         let wanted = min(limit, (requests + max(1, streams) - 1) / max(1, streams))
         let missing = max(0, max(1, wanted) - usable)
         // A peer that is away is tried by one, not by all.
-        return failures > 0 ? min(missing, isConnecting ? 0 : 1) : missing
+        return failures + earlyEnds > 0 ? min(missing, isConnecting ? 0 : 1) : missing
     }
 }
 
 /// How often connections may be replaced because of what was answered on them: providers take those
 /// that come and go rapidly for an attack. Pure: times are passed in, milliseconds.
 struct ReplacementRule: Equatable {
+    private var bucket: TokenBucket
+
+    /// - Parameter burst: How many at once; after that one a second.
+    init(burst: Int) { bucket = TokenBucket(burst: burst, everyMilliseconds: 1000) }
+
+    mutating func admits(at now: Int64) -> Bool { bucket.take(at: now) }
+}
+
+/// So many at once, and then one each so often. Pure: times are passed in, milliseconds.
+struct TokenBucket: Equatable {
     private let burst: Double
+    private let interval: Double
     private var tokens: Double
     private var filledAt: Int64 = 0
 
-    /// - Parameter burst: How many at once; after that one a second.
-    init(burst: Int) {
+    init(burst: Int, everyMilliseconds interval: Int64) {
         self.burst = Double(burst)
+        self.interval = Double(interval)
         tokens = Double(burst)
     }
 
-    mutating func admits(at now: Int64) -> Bool {
-        tokens = min(burst, tokens + Double(now - filledAt) / 1000)
+    mutating func take(at now: Int64) -> Bool {
+        tokens = min(burst, tokens + Double(now - filledAt) / interval)
         filledAt = now
         guard tokens >= 1 else { return false }
         tokens -= 1

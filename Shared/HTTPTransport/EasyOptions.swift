@@ -89,6 +89,13 @@ struct EasyOptions {
         note(CURLOPT_OPENSOCKETFUNCTION, unsafe carillon_easy_set_open_callback(handle, callback))
     }
 
+    mutating func setLookupCallback(_ callback: carillon_curl_lookup_callback?) {
+        note(
+            CURLOPT_RESOLVER_START_FUNCTION,
+            unsafe carillon_easy_set_lookup_callback(handle, callback)
+        )
+    }
+
     /// What every connection of ours has: a time limit, a proxy, a client certificate, and nothing
     /// of libcurl's that reads files or the environment.
     mutating func setCommon(_ configuration: HTTPTransportConfiguration) {

@@ -45,7 +45,7 @@ final class HTTP2Connection: @unchecked Sendable {
     /// Reads of at most one TLS record each before others get their turn.
     private static let readsPerTurn = 32
     private static let recordBytes = 16_384
-    /// What is taken out of the session at a time, and no more while the socket holds as much.
+    /// What is taken out of the session at a time, and only when the socket has taken what was before.
     static let outputBytes = 65_536
 
     /// Nothing happens before `start`.
@@ -219,6 +219,8 @@ final class HTTP2Connection: @unchecked Sendable {
 
     // MARK: What libcurl asks while it connects
 
+    fileprivate func looksUp() { pool.lookups += 1 }
+
     fileprivate func mayConnect(to address: PeerAddress) -> Bool {
         let isProxy = hasProxy && address.port != url.port
         guard verdict == .publicAddressOnly, !isProxy else { return true }
@@ -241,16 +243,17 @@ final class HTTP2Connection: @unchecked Sendable {
     /// What the session has said and the socket has not taken.
     var pendingBytes: Int { output.pending }
 
+    var peerStreamLimit: Int { session.peerStreamLimit }
+
     /// Memory in use for what is written.
     var outputMemory: Int { output.bytes.count }
 
     /// The socket does not take what there is; more would only wait.
-    var isCongested: Bool { output.pending >= Self.outputBytes }
+    private(set) var isCongested = false
 
     private func ready(_ readiness: Readiness) {
         if readiness.contains(.writable) {
-            write()
-            if !isCongested { pool.drained() }
+            if write() { pool.drained() }
         }
         if !readiness.isDisjoint(with: [.readable, .disconnected]) { read() }
     }
@@ -296,10 +299,9 @@ final class HTTP2Connection: @unchecked Sendable {
         guard phase == .open else { return }
         do throws(HTTP2SessionError) {
             var mayHaveMore = true
-            while mayHaveMore, !isCongested {
-                let room = Self.outputBytes - output.pending
-                mayHaveMore = try session.drain(into: &output.bytes, upTo: room)
-                guard write() else { break }
+            while mayHaveMore, !isCongested, phase == .open {
+                mayHaveMore = try session.drain(into: &output.bytes, upTo: Self.outputBytes)
+                write()
             }
         } catch {
             loop.execute { [self] in end(Self.lost("session: \(error.description)")) }
@@ -321,6 +323,7 @@ final class HTTP2Connection: @unchecked Sendable {
             }
             if code == CURLE_AGAIN {
                 watch?.interest = [.readable, .writable]
+                isCongested = true
                 return false
             }
             guard code == CURLE_OK else {
@@ -330,12 +333,14 @@ final class HTTP2Connection: @unchecked Sendable {
                     end(Self.lost("send \(code)"))
                 }
                 watch?.interest = .readable
+                isCongested = true
                 return false
             }
             output.took(count)
             writtenBytes += count
         }
         watch?.interest = .readable
+        isCongested = false
         return true
     }
 
@@ -416,6 +421,16 @@ private func onReady(
     return CURL_PREREQFUNC_OK
 }
 
+/// Not called where libcurl has an address from an earlier lookup.
+private func onLookup(
+    _: UnsafeMutableRawPointer?,
+    _: UnsafeMutableRawPointer?,
+    _ pointer: UnsafeMutableRawPointer?
+) -> Int32 {
+    unsafe connection(pointer)?.looksUp()
+    return 0
+}
+
 private func onOpenSocket(
     _ pointer: UnsafeMutableRawPointer?,
     _: curlsocktype,
@@ -433,7 +448,11 @@ extension EasyOptions {
         unsafe setSSLCallback(onContext)
         unsafe setPrerequisiteCallback(onReady)
         unsafe setOpenSocketCallback(onOpenSocket)
-        for option in [CURLOPT_SSL_CTX_DATA, CURLOPT_PREREQDATA, CURLOPT_OPENSOCKETDATA] {
+        unsafe setLookupCallback(onLookup)
+        for option in [
+            CURLOPT_SSL_CTX_DATA, CURLOPT_PREREQDATA, CURLOPT_OPENSOCKETDATA,
+            CURLOPT_RESOLVER_START_DATA,
+        ] {
             unsafe setPointer(option, connection)
         }
     }

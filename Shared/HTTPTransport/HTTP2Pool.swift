@@ -12,8 +12,8 @@ package import Observability
 /// no socket had taken when its connection died, moves to another connection by itself; nothing
 /// else is ever sent twice.
 ///
-/// Confined to one loop. At the end of a turn the waiting requests are shared out, and each
-/// connection writes once.
+/// Confined to one loop. At the end of a turn the waiting requests are shared out, urgent ones
+/// first, and each connection writes once.
 ///
 /// Shutdown: `close()` ends every request and leaves nothing registered with the loop;
 /// `closeAfterLast()` takes no new requests and does the same once those inside are through. An
@@ -25,28 +25,6 @@ package final class HTTP2Pool: @unchecked Sendable {
         case open, closing, closed
     }
 
-    /// Requests that came together are kept together, until the last of them has ended.
-    private final class Batch {
-        let requests: [HTTP2Request]
-        let completion: Completion
-
-        init(_ requests: [HTTP2Request], _ completion: @escaping Completion) {
-            self.requests = requests
-            self.completion = completion
-        }
-    }
-
-    private struct Slot {
-        /// Nil where the request has ended.
-        var batch: Batch?
-        var index = 0
-        /// Negative while it waits.
-        var sentAt: Int64 = -1
-        var connection = 0
-        var stream: Int32 = 0
-        var refusals: Int32 = 0
-    }
-
     let configuration: HTTP2PoolConfiguration
     let loop: EventLoop
     private let log: Log
@@ -56,23 +34,20 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var state = State.open
     private(set) var connections: [HTTP2Connection] = []
     private var connectionsMade = 0
-    private var slots: ContiguousArray<Slot> = []
-    private var freeSlots: [Int] = []
-    private var waiting = WaitingLine()
-    private var wheel = DeadlineWheel()
-    private var reconnect = ReconnectRule()
+    private var table = RequestTable()
+    private(set) var reconnect: ReconnectRule
     private var replacement: ReplacementRule
-    /// What the last connection was allowed.
+    /// What a connection was last found to carry.
     private var usualStreams = 500
     private var isAtEndOfTurn = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
     private let start = ContinuousClock.now
+    private let tickMilliseconds: Int64
     /// Since the start, read anew where something comes in.
     private var now: Int64 = 0
     private var itself: HTTP2Pool?
 
-    private static let tick = Duration.milliseconds(50)
     private static let restingTick = Duration.seconds(10)
     /// A peer that refuses a stream again and again means it.
     private static let maximumRefusals = 10
@@ -99,6 +74,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         self.configuration = configuration
         self.loop = loop
         self.log = log
+        tickMilliseconds = Int64(configuration.tick.milliseconds)
+        reconnect = ReconnectRule(forgives: 2 * configuration.maximumConnections)
         replacement = ReplacementRule(burst: configuration.maximumConnections)
         itself = self
     }
@@ -106,32 +83,63 @@ package final class HTTP2Pool: @unchecked Sendable {
     // MARK: For its owner, on the loop
 
     /// Requests accepted and not yet ended.
-    package var requestsInside: Int { wheel.count }
+    package var requestsInside: Int { table.count }
+
+    /// Of these, those that no stream has.
+    package var requestsWaiting: Int { table.waiting }
+
+    /// Lookups of a name: one for each connection, so that a provider's new addresses are found.
+    package internal(set) var lookups = 0
 
     /// Connections that stand, or are being made.
     package var connectionCount: Int { connections.count }
 
-    /// Starts each of them, in order as far as the connections allow. `completion` runs on the
-    /// loop, once for each index, never before this returns.
-    package func send(_ requests: [HTTP2Request], completion: @escaping Completion) {
+    /// Starts each of them, in order as far as the connections allow.
+    ///
+    /// - Parameters:
+    ///   - requests: Urgent ones overtake others that wait for a stream.
+    ///   - owner: Names them for `withdraw`, where several use one pool.
+    ///   - completion: Runs on the loop, once for each index, never before this returns.
+    package func send(
+        _ requests: [HTTP2Request],
+        of owner: ObjectIdentifier? = nil,
+        completion: @escaping Completion
+    ) {
         assert(loop.isCurrent)
         now = milliseconds
-        let batch = Batch(requests, completion)
+        let batch = RequestTable.Batch(requests, of: owner, completion)
         for (index, request) in requests.enumerated() {
-            guard state == .open, wheel.count < configuration.maximumRequests else {
+            guard state == .open, table.count < configuration.maximumRequests else {
                 let kind: HTTPTransportError.Kind = state == .open ? .overloaded : .closed
                 let error = HTTPTransportError(kind, requestWasNotSent: true)
                 loop.atEndOfTurn { completion(index, .failure(error)) }
                 continue
             }
-            let slot = Slot(batch: batch, index: index)
-            let number = freeSlots.popLast() ?? slots.count
-            if number == slots.count { slots.append(slot) } else { slots[number] = slot }
-            let due = (now + Int64(request.timeout.milliseconds) + Self.tickMilliseconds - 1)
-            wheel.add(number, due: due / Self.tickMilliseconds)
-            waiting.add(number)
+            let due = now + Int64(request.timeout.milliseconds) + tickMilliseconds - 1
+            table.add(batch, index, due: due / tickMilliseconds)
         }
         turnEnds()
+    }
+
+    /// Ends every request of which nothing has been written, with `withdrawn`, before this returns:
+    /// none of them is sent later. What is out goes on to its end.
+    ///
+    /// - Parameter owner: Whose; nil for all.
+    package func withdraw(of owner: ObjectIdentifier? = nil) {
+        assert(loop.isCurrent)
+        let withdrawn = table.withdraw(of: owner) { recall($0) }
+        let error = HTTPTransportError(.withdrawn, requestWasNotSent: true)
+        for ended in withdrawn { ended.tell(.failure(error)) }
+        turnEnds()
+    }
+
+    /// Whether a request that is out will never be sent now.
+    private func recall(_ place: RequestTable.Place) -> Bool {
+        guard let connection = connections.first(where: { $0.number == place.connection }),
+            connection.session.recall(stream: place.stream)
+        else { return false }
+        connection.awaited -= 1
+        return true
     }
 
     /// Gives this connection nothing more, as what came over it was bad; others take its place.
@@ -154,7 +162,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         timer = nil
         let error = HTTPTransportError(.closed, requestWasNotSent: true)
         for connection in connections { connection.shut(error) }
-        while let number = waiting.next() { finish(number, .failure(error)) }
+        for ended in table.endWaiting() { ended.tell(.failure(error)) }
         itself = nil
     }
 
@@ -195,7 +203,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     private func shareOut() {
-        while waiting.count > 0 {
+        while table.waiting > 0 {
             var best: HTTP2Connection?
             var room = 0
             for connection in connections where connection.phase == .open {
@@ -203,11 +211,11 @@ package final class HTTP2Pool: @unchecked Sendable {
                 if free > room { (best, room) = (connection, free) }
             }
             guard let best else { return }
-            let fair = waiting.count / connections.count + 1
+            let fair = table.waiting / connections.count + 1
             let share = min(room, max(Self.smallestShare, fair))
             best.rule.sent(at: now)
             for _ in 0..<share {
-                guard let number = waiting.next() else { break }
+                guard let number = table.next() else { break }
                 submit(number, on: best)
             }
         }
@@ -220,43 +228,34 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     private func submit(_ number: Int, on connection: HTTP2Connection) {
-        // One that has run out of time while it waited.
-        guard let batch = slots[number].batch else { return forget(number) }
-        let index = slots[number].index
+        guard let (batch, index) = table.batch(of: number) else { return }
         do {
-            slots[number].stream = try connection.session.submit(
+            let stream = try connection.session.submit(
                 batch.requests[index].head.template,
                 path: batch.requests[index].path,
                 values: batch.requests[index].values,
                 body: batch.requests[index].body,
                 tag: number
             )
-            slots[number].connection = connection.number
-            slots[number].sentAt = now
+            table.started(number, connection: connection.number, stream: stream, at: now)
             connection.awaited += 1
         } catch {
             switch error {
             case .noStream:
                 // Its capacity was asked a moment ago: it has no stream id left.
-                waiting.putBack(number)
+                table.putBack(number)
                 connection.rule.retire()
             case .invalid: finish(number, .failure(Self.invalid))
             }
         }
     }
 
-    /// One that had run out of time while it waited is out of the line.
-    private func forget(_ number: Int) {
-        waiting.passed()
-        freeSlots.append(number)
-    }
-
     private func openConnections() {
-        guard waiting.live > 0, reconnect.wait(at: milliseconds) == 0 else { return }
+        guard table.waiting > 0, reconnect.wait(at: milliseconds) == 0 else { return }
         let count = reconnect.toOpen(
             requests: requestsInside,
-            waiting: waiting.live,
-            streams: usualStreams,
+            waiting: table.waiting,
+            streams: streamsPerConnection(),
             usable: connections.count { !$0.rule.isRetiring },
             isConnecting: connections.contains { $0.phase == .connecting },
             limit: configuration.maximumConnections
@@ -264,6 +263,18 @@ package final class HTTP2Pool: @unchecked Sendable {
         // Those that only end their last requests count too, but never so that nothing can start.
         let room = configuration.maximumConnections * 2 - connections.count
         for _ in 0..<min(count, max(room, 0)) { openConnection() }
+    }
+
+    /// What one more is thought to carry: as much as the best of those that take requests. What a
+    /// peer allows before it has seen a valid token says nothing.
+    private func streamsPerConnection() -> Int {
+        var known = 0
+        for connection in connections where connection.phase == .open {
+            let limit = connection.peerStreamLimit
+            if connection.rule.believes(limit: limit) { known = max(known, limit) }
+        }
+        if known > 0 { usualStreams = min(known, configuration.maximumStreams) }
+        return usualStreams
     }
 
     private func openConnection() {
@@ -300,13 +311,29 @@ package final class HTTP2Pool: @unchecked Sendable {
         let session = connection.session
         if session.isGoingAway, !connection.rule.isRetiring {
             connection.rule.retire()
+            judgeEnd(of: connection)
             if let goaway = session.goaway, goaway.code != 0 || !goaway.text.isEmpty {
                 let reason = "GOAWAY \(goaway.code) \(goaway.text)"
                 log.info("provider ends a connection", [.reason: .string(reason)])
             }
         }
         takeCompletions(connection)
+        if session.hasUndrainedRequests,
+            session.isGoingAway || session.openStreams > session.peerStreamLimit
+        {
+            // What nothing was written of waits with the others, not in there.
+            _ = table.putBackAll(from: connection.number) { recall($0) }
+        }
         turnEnds()
+    }
+
+    /// The peer ends a connection that has answered. Soon after it was made, and again and again,
+    /// and the next ones wait.
+    private func judgeEnd(of connection: HTTP2Connection) {
+        guard connection.rule.endsEarly(at: now) else { return }
+        reconnect.endedEarly(at: now, jitter: Double.random(in: 0..<1))
+        guard reconnect.earlyEnds > 0 else { return }
+        log.info("provider ends connections early", [.count: .integer(reconnect.earlyEnds)])
     }
 
     private func takeCompletions(_ connection: HTTP2Connection) {
@@ -320,23 +347,21 @@ package final class HTTP2Pool: @unchecked Sendable {
         _ end: HTTPTransportError?
     ) {
         let number = completion.tag
-        guard slots[number].batch != nil else { return freeSlots.append(number) }
+        guard table.isAwaited(number) else {
+            _ = table.end(number)
+            return
+        }
         connection.awaited -= 1
         switch completion.outcome {
         case .answered(let answer):
-            if !connection.rule.hasAnswered {
-                reconnect.succeeded()
-                usualStreams = max(
-                    1,
-                    min(configuration.maximumStreams, connection.session.peerStreamLimit)
-                )
-            }
+            if !connection.rule.hasAnswered { reconnect.succeeded() }
             connection.rule.answered(status: answer.status, at: now)
+            if connection.rule.hasJustLasted { reconnect.lasted() }
             finish(number, .success(HTTP2Response(answer, connection: connection.number)))
         case .notProcessed:
-            slots[number].refusals += connection.session.isGoingAway ? 0 : 1
-            sendAgain(number, Self.lost("refused"))
-        case .notSent: sendAgain(number, end ?? Self.lost("not written"))
+            let refusals = connection.session.isGoingAway ? 0 : table.refused(number)
+            sendAgain(number, refusals, Self.lost("refused"))
+        case .notSent: sendAgain(number, 0, end ?? Self.lost("not written"))
         case .unsendable: finish(number, .failure(Self.invalid))
         case .reset(let code): finish(number, .failure(Self.lost("reset \(code)")))
         case .lost:
@@ -356,19 +381,19 @@ package final class HTTP2Pool: @unchecked Sendable {
         }
     }
 
-    private func sendAgain(_ number: Int, _ error: HTTPTransportError) {
-        guard state != .closed, slots[number].refusals < Self.maximumRefusals else {
+    private func sendAgain(_ number: Int, _ refusals: Int, _ error: HTTPTransportError) {
+        guard state != .closed, refusals < Self.maximumRefusals else {
             var error = error
             error.requestWasNotSent = true
             return finish(number, .failure(error))
         }
-        slots[number].sentAt = -1
-        waiting.putBack(number)
+        table.putBack(number)
     }
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {
         connections.removeAll { $0 === connection }
         let wasSentAway = connection.session.goaway != nil
+        now = milliseconds
         connection.session.abandon(writtenBytes: connection.writtenBytes) {
             completed($0, connection, error)
         }
@@ -377,6 +402,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         if !rule.hasAnswered, !wasOpen || wasSentAway || !rule.isRetiring {
             log.debug("connection failed", [.error: .string(error.debugDescription)])
             failed(error, isFinal: !wasOpen)
+        } else if rule.hasAnswered, !rule.isRetiring {
+            judgeEnd(of: connection)
         }
         turnEnds()
     }
@@ -391,20 +418,14 @@ package final class HTTP2Pool: @unchecked Sendable {
         var error = error
         error.requestWasNotSent = true
         // Their completions may send again.
-        for number in waiting.takeAll() { finish(number, .failure(error)) }
+        for ended in table.endWaiting() { ended.tell(.failure(error)) }
     }
 
     private func finish(_ number: Int, _ result: Result<HTTP2Response, HTTPTransportError>) {
-        freeSlots.append(number)
-        guard let batch = slots[number].batch.take() else { return }
-        let index = slots[number].index
-        wheel.remove(number)
-        batch.completion(index, result)
+        table.end(number)?.tell(result)
     }
 
     // MARK: Time
-
-    private static var tickMilliseconds: Int64 { Int64(tick.milliseconds) }
 
     private var milliseconds: Int64 {
         let (seconds, attoseconds) = (ContinuousClock.now - start).components
@@ -415,7 +436,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func setTimer() {
         let isBusy = requestsInside > 0 || connections.contains { $0.phase == .connecting }
         let period =
-            isBusy ? Self.tick : connections.isEmpty ? Duration.zero : Self.restingTick
+            isBusy ? configuration.tick : connections.isEmpty ? Duration.zero : Self.restingTick
         guard period != timerPeriod || timer == nil else { return }
         timer?.cancel()
         timer = nil
@@ -426,11 +447,7 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     func timePasses() {
         now = milliseconds
-        for number in wheel.advance(to: now / Self.tickMilliseconds) { timedOut(number) }
-        // Where nothing moves, the line still does.
-        while let first = waiting.first, slots[first].batch == nil, let number = waiting.next() {
-            forget(number)
-        }
+        for (ended, place) in table.expire(to: now / tickMilliseconds) { timedOut(ended, place) }
         for connection in connections where connection.phase == .open {
             let session = connection.session
             switch connection.rule.check(
@@ -448,20 +465,14 @@ package final class HTTP2Pool: @unchecked Sendable {
         turnEnds()
     }
 
-    /// The slot stays taken until its stream has ended, or its turn in the line has come.
-    private func timedOut(_ number: Int) {
-        let slot = slots[number]
-        guard let batch = slots[number].batch.take() else { return }
-        var wasNotSent = slot.sentAt < 0
-        if wasNotSent {
-            waiting.left()
-        } else if let connection = connections.first(where: { $0.number == slot.connection }) {
-            wasNotSent = connection.session.cancel(stream: slot.stream)
+    private func timedOut(_ ended: RequestTable.Ended, _ place: RequestTable.Place?) {
+        var wasNotSent = place == nil
+        if let place, let connection = connections.first(where: { $0.number == place.connection }) {
+            wasNotSent = connection.session.cancel(stream: place.stream)
             connection.awaited -= 1
-            connection.rule.timedOut(sentAt: slot.sentAt)
+            connection.rule.timedOut(sentAt: place.sentAt)
         }
-        let error = HTTPTransportError(.timeout, requestWasNotSent: wasNotSent)
-        batch.completion(slot.index, .failure(error))
+        ended.tell(.failure(HTTPTransportError(.timeout, requestWasNotSent: wasNotSent)))
     }
 
     private static let invalid = HTTPTransportError(

@@ -14,6 +14,9 @@ package struct HTTP2PoolConfiguration: Sendable {
     /// On each new connection one request goes ahead until an answer shows that its token was
     /// taken, as APNs demands.
     package var provesFirst: Bool
+    /// After this the others follow although the first has no answer: what is silent must not hold up
+    /// all, and the peer's own stream limit counts anyhow.
+    package var proofTimeout: Duration
     /// An idle connection is closed after this.
     package var idleTimeout: Duration
     /// A connection takes no more requests at this age, so that another address may get them.
@@ -21,6 +24,8 @@ package struct HTTP2PoolConfiguration: Sendable {
     /// With requests out and nothing heard for this long, the peer is asked by PING whether it
     /// lives, and given as long again.
     package var pingAfter: Duration
+    /// How exact deadlines are, and how often connections are looked at.
+    var tick = Duration.milliseconds(50)
 
     package init(
         origin: String,
@@ -29,6 +34,7 @@ package struct HTTP2PoolConfiguration: Sendable {
         maximumStreams: Int = 1000,
         maximumRequests: Int = 100_000,
         provesFirst: Bool = false,
+        proofTimeout: Duration = .seconds(2),
         idleTimeout: Duration = .seconds(600),
         maximumAge: Duration = .seconds(6 * 3600),
         pingAfter: Duration = .seconds(5)
@@ -39,6 +45,7 @@ package struct HTTP2PoolConfiguration: Sendable {
         self.maximumStreams = maximumStreams
         self.maximumRequests = maximumRequests
         self.provesFirst = provesFirst
+        self.proofTimeout = proofTimeout
         self.idleTimeout = idleTimeout
         self.maximumAge = maximumAge
         self.pingAfter = pingAfter
@@ -47,6 +54,7 @@ package struct HTTP2PoolConfiguration: Sendable {
     var limits: ConnectionRule.Limits {
         var limits = ConnectionRule.Limits()
         limits.provesFirst = provesFirst
+        limits.proofMilliseconds = Int64(proofTimeout.milliseconds)
         limits.settingsMilliseconds = Int64(transport.connectTimeout.milliseconds)
         limits.pingAfterMilliseconds = Int64(pingAfter.milliseconds)
         limits.pingMilliseconds = Int64(pingAfter.milliseconds)

@@ -54,19 +54,23 @@ package struct HTTP2Request: Sendable {
     package var body: [UInt8]
     /// From `send` to the last byte of the answer, waiting for a connection included.
     package var timeout: Duration
+    /// It overtakes those that are not, while they wait for a stream.
+    package var isUrgent: Bool
 
     package init(
         _ head: HTTP2RequestHead,
         path: String,
         values: [String] = [],
         body: [UInt8] = [],
-        timeout: Duration = .seconds(20)
+        timeout: Duration = .seconds(20),
+        isUrgent: Bool = false
     ) {
         self.head = head
         self.path = path
         self.values = values
         self.body = body
         self.timeout = timeout
+        self.isUrgent = isUrgent
     }
 }
 

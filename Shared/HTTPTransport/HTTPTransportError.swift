@@ -20,6 +20,8 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         case overloaded
         /// The client was closed.
         case closed
+        /// Called back by its sender before it left.
+        case withdrawn
         /// libcurl could not be set up: memory, or a certificate that does not load.
         case local
     }
@@ -42,7 +44,7 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
     package var isRetryable: Bool {
         switch kind {
         case .resolve, .connect, .tls, .proxy, .timeout, .connectionLost, .protocolViolation,
-            .overloaded, .closed:
+            .overloaded, .closed, .withdrawn:
             true
         case .invalidRequest, .hostRefused, .responseTooLarge, .local:
             false
@@ -65,6 +67,7 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         case .responseTooLarge: "the answer is too large"
         case .overloaded: "too many calls at once"
         case .closed: "the client was closed"
+        case .withdrawn: "called back before it was sent"
         case .local: "libcurl could not be set up"
         }
     }

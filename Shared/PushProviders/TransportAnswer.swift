@@ -10,7 +10,7 @@ extension ProviderAnswer {
         case .local:
             self.init(.misconfigured, reason: error.metricLabel)
         case .resolve, .connect, .tls, .proxy, .timeout, .connectionLost, .protocolViolation,
-            .responseTooLarge, .overloaded, .closed:
+            .responseTooLarge, .overloaded, .closed, .withdrawn:
             self.init(
                 error.requestWasNotSent ? .notSent : .noAnswer,
                 reason: error.metricLabel

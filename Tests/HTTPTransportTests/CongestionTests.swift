@@ -92,10 +92,15 @@ private final class Peak: @unchecked Sendable {
     private func congest(
         _ bench: PoolBench,
         _ tunnel: Tunnel,
+        count: Int = 1500,
         timeout: Duration
     ) async throws -> Results {
         try await bench.loop.onLoop { tunnel.isPaused = true }
-        let results = try await bench.start(paths(1500), headSuffix: large, timeout: timeout)
+        let results = try await bench.start(
+            paths(count),
+            headSuffix: large,
+            timeout: timeout
+        )
         _ = try await eventually("a full socket") {
             try await bench.loop.onLoop { bench.pool.connections.allSatisfy(\.isCongested) }
                 ? () : nil
@@ -119,6 +124,58 @@ private final class Peak: @unchecked Sendable {
             let (bytes, looks) = try await bench.loop.onLoop { (peak.bytes, peak.looks) }
             #expect(bytes > 0 && bytes <= 3 * HTTP2Connection.outputBytes, "\(bytes)")
             #expect(looks > 50)
+        }
+    }
+
+    @Test("Where a socket takes bytes again, what waits goes on by that alone")
+    func drained() async throws {
+        let hang = HTTPServerResponse(status: 200, effect: .hang)
+        // The server says nothing after its settings, and no clock helps.
+        try await run(answer: hang, change: { $0.tick = .seconds(3600) }) { bench, tunnel, server in
+            _ = try await congest(bench, tunnel, count: 900, timeout: .seconds(7200))
+            try await bench.loop.onLoop { tunnel.isPaused = false }
+            _ = try await eventually("all") { server.received.count == 901 ? () : nil }
+        }
+    }
+
+    @Test("What a full socket holds up can be withdrawn, until it is written")
+    func withdraw() async throws {
+        try await run { bench, tunnel, server in
+            let results = try await congest(bench, tunnel, timeout: .seconds(100))
+            let inside = try await bench.loop.onLoop { [pool = bench.pool] in
+                // More than those that no stream has.
+                let waiting = pool.requestsWaiting
+                pool.withdraw()
+                #expect(pool.requestsWaiting == 0 && pool.requestsInside < 1500 - waiting)
+                tunnel.isPaused = false
+                return pool.requestsInside
+            }
+            #expect(inside > 0)
+            let all = try await eventually("all") { results.all(1500) }
+            #expect(all.count { $0.status == 200 } == inside)
+            #expect(all.count { $0.error?.kind == .withdrawn } == 1500 - inside)
+            #expect(try await bench.send(["/first"]).first?.status == 200)
+            #expect(server.received.count == inside + 2)
+        }
+    }
+
+    @Test("A limit that falls calls back what is not written: none waits inside a connection")
+    func limitFalls() async throws {
+        try await run { bench, tunnel, server in
+            let results = try await congest(bench, tunnel, timeout: .seconds(100))
+            server.server.setMaxConcurrentStreams(1)
+            _ = try await eventually("the requests' return") {
+                try await bench.loop.onLoop { [pool = bench.pool] in
+                    // 1500 less the thousand streams there were.
+                    pool.requestsWaiting > 500 && pool.requestsInside == 1500
+                } ? () : nil
+            }
+            server.server.setMaxConcurrentStreams(1000)
+            try await bench.loop.onLoop { tunnel.isPaused = false }
+            let all = try await eventually("all") { results.all(1500) }
+            #expect(all.allSatisfy { $0.status == 200 })
+            #expect(Set(server.received.map(\.path)).count == 1501)
+            #expect(server.received.count == 1501)
         }
     }
 

@@ -74,7 +74,9 @@ struct PoolBench {
         _ paths: [String],
         headSuffix: String = "",
         body: [UInt8] = Array("{}".utf8),
-        timeout: Duration = .seconds(30)
+        timeout: Duration = .seconds(30),
+        isUrgent: Bool = false,
+        of owner: ObjectIdentifier? = nil
     ) async throws -> Results {
         let head = try HTTP2RequestHead(
             origin: try HTTP2Origin(origin),
@@ -88,10 +90,13 @@ struct PoolBench {
                 path: $0,
                 values: ["id" + $0 + headSuffix],
                 body: body,
-                timeout: timeout
+                timeout: timeout,
+                isUrgent: isUrgent
             )
         }
-        try await loop.onLoop { [pool] in pool.send(requests) { results.add($0, $1) } }
+        try await loop.onLoop { [pool] in
+            pool.send(requests, of: owner) { results.add($0, $1) }
+        }
         return results
     }
 
@@ -158,8 +163,9 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
 
     @Test("One request opens one connection, a burst several, none more than allowed")
     func growth() async throws {
+        let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 10) { request in
-            if request.path != "/first" { try await Task.sleep(for: .milliseconds(20)) }
+            if request.path != "/first" { await gate.wait() }
             return echo(request)
         } _: { server, loop in
             try await PoolBench.run(
@@ -170,9 +176,76 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
             ) { bench in
                 _ = try await bench.send(["/first"])
                 #expect(try await loop.onLoop { bench.pool.connectionCount } == 1)
-                let results = try await bench.send(paths(200))
-                #expect(results.allSatisfy { $0.status == 200 })
+                let results = try await bench.start(paths(200))
+                // As many as three take; what is more waits in the pool.
+                _ = try await eventually("requests") { server.received.count == 31 ? () : nil }
+                #expect(try await loop.onLoop { bench.pool.connectionCount } == 3)
+                #expect(try await loop.onLoop { bench.pool.requestsWaiting } == 170)
+                await gate.open()
+                let all = try await eventually("all") { results.all(200) }
+                #expect(all.allSatisfy { $0.status == 200 })
                 #expect(Set(server.received.map(\.connectionID)).count == 3)
+            }
+        }
+    }
+
+    @Test("A limit of one until the first answer does not count for what connections carry")
+    func risingLimit() async throws {
+        let gate = Gate()
+        try await withLocalServer(maxConcurrentStreams: 1) { request in
+            if request.path != "/first" { await gate.wait() }
+            return echo(request)
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                _ = try await bench.send(["/first"])
+                server.server.setMaxConcurrentStreams(100)
+                _ = try await eventually("the new limit") {
+                    try await loop.onLoop {
+                        bench.pool.connections.first?.peerStreamLimit
+                    } == 100 ? () : nil
+                }
+                let results = try await bench.start(paths(150))
+                _ = try await eventually("requests") { server.received.count == 151 ? () : nil }
+                #expect(try await loop.onLoop { bench.pool.connectionCount } == 2)
+                await gate.open()
+                let all = try await eventually("all") { results.all(150) }
+                #expect(all.allSatisfy { $0.status == 200 })
+            }
+        }
+    }
+
+    @Test("Each connection looks its name up anew")
+    func freshNames() async throws {
+        try await withLocalServer(maxConcurrentStreams: 10, handler: echo) { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                for number in 1...3 {
+                    let answer = try #require(try await bench.send(["/"]).first).get()
+                    #expect(try await loop.onLoop { bench.pool.lookups } == number)
+                    try await loop.onLoop {
+                        bench.pool.retire(answer.connection, because: "a test")
+                    }
+                }
+                #expect(Set(server.received.map(\.connectionID)).count == 3)
+            }
+        }
+    }
+
+    @Test("An answer beyond the bound is not kept, and the others go on")
+    func hugeAnswer() async throws {
+        try await withLocalServer { request in
+            let count = request.path == "/huge" ? 300_000 : 200_000
+            return HTTPServerResponse(
+                status: 200,
+                headers: [:],
+                body: [UInt8](repeating: 65, count: count)
+            )
+        } _: { server, loop in
+            try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
+                let results = try await bench.send(["/1", "/huge", "/2"])
+                #expect(results[0].status == 200 && results[2].status == 200)
+                #expect(results[1].error?.kind == .responseTooLarge)
+                #expect(results[1].error?.isInDoubt == true)
+                #expect(Set(server.received.map(\.connectionID)).count == 1)
             }
         }
     }
@@ -213,6 +286,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
                 caFile: server.caFile,
                 change: {
                     $0.provesFirst = true
+                    $0.proofTimeout = .seconds(3600)
                     $0.maximumConnections = 1
                 }
             ) { bench in

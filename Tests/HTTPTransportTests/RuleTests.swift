@@ -2,44 +2,6 @@ import Testing
 
 @testable import HTTPTransport
 
-@Suite("Deadlines on a wheel", .timeLimit(.minutes(1))) struct DeadlineWheels {
-    @Test("Each is told once, at its tick, and none that was taken away")
-    func deadlines() {
-        var wheel = DeadlineWheel(buckets: 4)
-        // 1, 5 and 9 share a bucket.
-        for due in [1, 2, 5, 9] { wheel.add(due, due: Int64(due)) }
-        #expect(wheel.count == 4)
-        #expect(wheel.advance(to: 1) == [1])
-        #expect(wheel.advance(to: 1).isEmpty)
-        wheel.remove(5)
-        wheel.remove(5)
-        #expect(wheel.advance(to: 8) == [2])
-        #expect(wheel.advance(to: 9) == [9])
-        #expect(wheel.count == 0)
-    }
-
-    @Test("After a long sleep all that is due comes at once, and nothing else")
-    func sleep() {
-        var wheel = DeadlineWheel(buckets: 8)
-        for number in 0..<100 { wheel.add(number, due: Int64(number)) }
-        #expect(Set(wheel.advance(to: 89)) == Set(0..<90))
-        #expect(wheel.count == 10)
-        // What is late already is due at the next tick.
-        wheel.add(200, due: 3)
-        #expect(Set(wheel.advance(to: 90)) == [90, 200])
-    }
-
-    @Test("A number may come again")
-    func again() {
-        var wheel = DeadlineWheel(buckets: 8)
-        wheel.add(0, due: 3)
-        wheel.remove(0)
-        wheel.add(0, due: 5)
-        #expect(wheel.advance(to: 4).isEmpty)
-        #expect(wheel.advance(to: 5) == [0])
-    }
-}
-
 @Suite("What a pool decides", .timeLimit(.minutes(1))) struct PoolRules {
     private func rule(_ change: (inout ConnectionRule.Limits) -> Void = { _ in }) -> ConnectionRule
     {
@@ -144,6 +106,71 @@ import Testing
         #expect(rule.wait(at: 1000) == 12_500)
         rule.succeeded()
         #expect(rule.wait(at: 1000) == 0 && rule.failures == 0)
+    }
+
+    @Test("A peer that ends all connections early is not helped by haste; one that lasts ends that")
+    func earlyEnds() {
+        var rule = ReconnectRule(forgives: 3)
+        for _ in 0..<3 { rule.endedEarly(at: 0, jitter: 0.5) }
+        #expect(rule.wait(at: 0) == 0 && rule.earlyEnds == 0)
+        var waits: [Int64] = []
+        for _ in 0..<10 {
+            rule.endedEarly(at: 0, jitter: 0.5)
+            // Each of them answers before it ends.
+            rule.succeeded()
+            waits.append(rule.wait(at: 0))
+        }
+        #expect(waits.prefix(4) == [250, 500, 1000, 2000])
+        #expect(waits.last == ReconnectRule.longestMilliseconds)
+        // One at a time.
+        let open = rule.toOpen(
+            requests: 1000,
+            waiting: 1000,
+            streams: 10,
+            usable: 0,
+            isConnecting: false,
+            limit: 4
+        )
+        #expect(open == 1)
+        rule.lasted()
+        #expect(rule.wait(at: 0) == 0 && rule.earlyEnds == 0)
+        // Now and then is forgiven again.
+        rule.endedEarly(at: 10_000, jitter: 0.5)
+        #expect(rule.wait(at: 10_000) == 0)
+        rule.endedEarly(at: 10_000, jitter: 0.5)
+        #expect(rule.wait(at: 10_000) == 250)
+    }
+
+    @Test("An end is early after few answers in a short life, and that is said once")
+    func early() {
+        var few = rule()
+        for time in 1...49 { few.answered(status: 200, at: Int64(time)) }
+        var many = few
+        many.answered(status: 200, at: 100)
+        #expect(many.hasJustLasted && !few.hasJustLasted)
+        #expect(few.endsEarly(at: 9999) && !few.endsEarly(at: 9999))
+        #expect(many.endsEarly(at: 100) == false)
+        many.answered(status: 200, at: 200)
+        #expect(!many.hasJustLasted)
+        var old = rule()
+        old.answered(status: 200, at: 10_000)
+        #expect(old.hasJustLasted && !old.endsEarly(at: 10_000))
+        old.answered(status: 200, at: 10_001)
+        #expect(!old.hasJustLasted)
+    }
+
+    @Test("One stream right after the first answers says nothing of what a connection carries")
+    func believed() {
+        var rule = rule { $0.provesFirst = true }
+        #expect(!rule.believes(limit: 1000))
+        rule.answered(status: 403, at: 1)
+        #expect(!rule.believes(limit: 1000))
+        rule.answered(status: 200, at: 2)
+        #expect(rule.believes(limit: 1000) && !rule.believes(limit: 1))
+        for time in 3...10 { rule.answered(status: 200, at: Int64(time)) }
+        #expect(rule.believes(limit: 1))
+        rule.retire()
+        #expect(!rule.believes(limit: 1000))
     }
 
     @Test("Connections are opened as load needs, one at a time where the last attempt failed")

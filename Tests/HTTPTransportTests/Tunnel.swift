@@ -28,7 +28,7 @@ final class Tunnel: @unchecked Sendable {
     init(to target: Int) { self.target = target }
 
     func listen(on loop: EventLoop) throws -> Int {
-        try TCPListener(host: "127.0.0.1", port: 0, on: loop) { [self] stream in
+        let port = try TCPListener(host: "127.0.0.1", port: 0, on: loop) { [self] stream in
             streams.append(stream)
             connections += 1
             var head: [UInt8] = []
@@ -39,6 +39,28 @@ final class Tunnel: @unchecked Sendable {
             }
             stream.startReading()
         }.port
+        fixReceiveBuffer(ofListener: port)
+        return port
+    }
+
+    /// What is accepted has the same, so a client whose tunnel is paused is soon held up: the kernel
+    /// would let the buffer grow to tens of megabytes.
+    private func fixReceiveBuffer(ofListener port: Int) {
+        for descriptor in Int32(3)..<4096 {
+            var address = sockaddr_in()
+            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+            let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+                unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    unsafe getsockname(descriptor, $0, &length)
+                }
+            }
+            guard status == 0, address.sin_family == sa_family_t(AF_INET),
+                Int(UInt16(bigEndian: address.sin_port)) == port
+            else { continue }
+            var bytes: Int32 = 65_536
+            let size = socklen_t(MemoryLayout<Int32>.size)
+            unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, size)
+        }
     }
 
     /// Both ends of every connection are gone at once.

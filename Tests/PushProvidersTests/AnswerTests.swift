@@ -449,7 +449,7 @@ private let now = Instant(seconds: 1_700_000_000)
             case .invalidRequest, .hostRefused: #expect(sent == .rejected && unsent == .rejected)
             case .local: #expect(sent == .misconfigured && unsent == .misconfigured)
             case .resolve, .connect, .tls, .proxy, .timeout, .connectionLost, .protocolViolation,
-                .responseTooLarge, .overloaded, .closed:
+                .responseTooLarge, .overloaded, .closed, .withdrawn:
                 #expect(sent == .noAnswer && unsent == .notSent)
             }
         }

@@ -1,9 +1,10 @@
-/// The deadlines of many requests, in ticks of one timer: to add and to take away cost the same
-/// however many there are. Pure: the caller brings the time.
+/// The deadlines of many, in ticks of one timer: to add and to take away cost the same however many
+/// there are. Pure: the caller brings the time, and has a timer as long as there is something in
+/// here. For what waits in a task of its own there is `EventLoop.sleep`.
 ///
-/// A request is a number of its owner's, each at most once in here; memory is for the highest
-/// number that was.
-struct DeadlineWheel {
+/// What has a deadline is a number of its owner's, each at most once in here; memory is for the
+/// highest number that was.
+package struct DeadlineWheel: Sendable {
     private struct Entry {
         var next: Int32 = -1
         var previous: Int32 = -1
@@ -13,14 +14,22 @@ struct DeadlineWheel {
 
     private var entries: ContiguousArray<Entry> = []
     private var heads: ContiguousArray<Int32>
-    private(set) var count = 0
+    package private(set) var count = 0
     /// All that was due at this tick or before has been told.
-    private(set) var tick: Int64 = 0
+    package private(set) var tick: Int64 = 0
 
-    init(buckets: Int = 256) { heads = ContiguousArray(repeating: -1, count: buckets) }
+    /// - Parameter buckets: 1 or more. What is due further ahead than so many ticks is looked at
+    ///   once in each round.
+    package init(buckets: Int = 256) {
+        heads = ContiguousArray(repeating: -1, count: max(1, buckets))
+    }
 
-    /// A tick that is over counts as the next one.
-    mutating func add(_ number: Int, due: Int64) {
+    /// Adds a number that is not in here.
+    ///
+    /// - Parameters:
+    ///   - number: 0 or more.
+    ///   - due: A tick; one that is over counts as the next one.
+    package mutating func add(_ number: Int, due: Int64) {
         while entries.count <= number { entries.append(Entry()) }
         let due = max(due, tick + 1)
         let bucket = Int(due % Int64(heads.count))
@@ -31,8 +40,10 @@ struct DeadlineWheel {
         count += 1
     }
 
-    mutating func remove(_ number: Int) {
-        guard number < entries.count, entries[number].due >= 0 else { return }
+    /// - Returns: When it was due, where it was in here.
+    @discardableResult
+    package mutating func remove(_ number: Int) -> Int64? {
+        guard number < entries.count, entries[number].due >= 0 else { return nil }
         let entry = entries[number]
         if entry.previous >= 0 {
             entries[Int(entry.previous)].next = entry.next
@@ -42,10 +53,11 @@ struct DeadlineWheel {
         if entry.next >= 0 { entries[Int(entry.next)].previous = entry.previous }
         entries[number] = Entry()
         count -= 1
+        return entry.due
     }
 
     /// Takes out what is due by then.
-    mutating func advance(to now: Int64) -> [Int] {
+    package mutating func advance(to now: Int64) -> [Int] {
         guard now > tick else { return [] }
         var due: [Int] = []
         // After a long sleep each bucket is looked at once.

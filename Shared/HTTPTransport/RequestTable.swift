@@ -1,0 +1,220 @@
+internal import EventLoop
+
+/// The requests of a pool, from `send` to their end: each is in line, or out on a stream. Pure: times
+/// are passed in, and what has ended is handed back, for its owner to be told.
+///
+/// A number names a request while it is in here. It stays taken for as long as a stream or a place
+/// in the line has it, though nobody may wait for its end any more.
+struct RequestTable {
+    /// Requests that came together are kept together, until the last of them has ended.
+    final class Batch {
+        let requests: [HTTP2Request]
+        let owner: ObjectIdentifier?
+        private let completion: HTTP2Pool.Completion
+
+        init(
+            _ requests: [HTTP2Request],
+            of owner: ObjectIdentifier?,
+            _ completion: @escaping HTTP2Pool.Completion
+        ) {
+            self.requests = requests
+            self.owner = owner
+            self.completion = completion
+        }
+
+        fileprivate func complete(
+            _ index: Int,
+            _ result: Result<HTTP2Response, HTTPTransportError>
+        ) {
+            completion(index, result)
+        }
+    }
+
+    /// One that is over; what it came to is still to be told, once.
+    struct Ended {
+        fileprivate let batch: Batch
+        fileprivate let index: Int
+
+        func tell(_ result: Result<HTTP2Response, HTTPTransportError>) {
+            batch.complete(index, result)
+        }
+    }
+
+    struct Place {
+        let connection: Int
+        let stream: Int32
+        let sentAt: Int64
+    }
+
+    private struct Entry {
+        /// Nil where nobody waits for its end.
+        var batch: Batch?
+        var index = 0
+        /// Negative while it is in line.
+        var sentAt: Int64 = -1
+        var connection = 0
+        var stream: Int32 = 0
+        var refusals: Int32 = 0
+
+        var place: Place? {
+            sentAt < 0 ? nil : Place(connection: connection, stream: stream, sentAt: sentAt)
+        }
+    }
+
+    private var entries: ContiguousArray<Entry> = []
+    private var free: [Int] = []
+    private var line = WaitingLine()
+    private var wheel = DeadlineWheel()
+
+    /// Requests whose end somebody waits for.
+    var count: Int { wheel.count }
+
+    /// Of these, those in line.
+    var waiting: Int { line.live }
+
+    // MARK: In and through
+
+    /// Puts a request in line.
+    ///
+    /// - Parameters:
+    ///   - batch: Whose.
+    ///   - index: Which of its requests.
+    ///   - due: The tick after which nobody waits for it.
+    mutating func add(_ batch: Batch, _ index: Int, due: Int64) {
+        let number = insert(Entry(batch: batch, index: index), due: due)
+        line.add(number, isUrgent: batch.requests[index].isUrgent)
+    }
+
+    private mutating func insert(_ entry: Entry, due: Int64) -> Int {
+        let number = free.popLast() ?? entries.count
+        if number == entries.count { entries.append(entry) } else { entries[number] = entry }
+        wheel.add(number, due: due)
+        return number
+    }
+
+    /// Takes the next out of the line, for `started`, `putBack` or `end`.
+    mutating func next() -> Int? {
+        while let number = line.next() {
+            if entries[number].batch != nil { return number }
+            line.passed()
+            free.append(number)
+        }
+        return nil
+    }
+
+    /// Somebody waits for its end.
+    func isAwaited(_ number: Int) -> Bool { entries[number].batch != nil }
+
+    /// Where the request itself is, while it is awaited.
+    func batch(of number: Int) -> (Batch, index: Int)? {
+        entries[number].batch.map { ($0, entries[number].index) }
+    }
+
+    mutating func started(_ number: Int, connection: Int, stream: Int32, at now: Int64) {
+        entries[number].connection = connection
+        entries[number].stream = stream
+        entries[number].sentAt = now
+    }
+
+    /// The peer did not look at it.
+    ///
+    /// - Returns: How often that has happened to it.
+    mutating func refused(_ number: Int) -> Int {
+        entries[number].refusals += 1
+        return Int(entries[number].refusals)
+    }
+
+    mutating func putBack(_ number: Int) {
+        let index = entries[number].index
+        let isUrgent = entries[number].batch?.requests[index].isUrgent ?? false
+        entries[number].sentAt = -1
+        line.putBack(number, isUrgent: isUrgent)
+    }
+
+    // MARK: Out
+
+    /// Neither a stream nor the line has it any more.
+    ///
+    /// - Returns: Nil where nobody waited for it.
+    mutating func end(_ number: Int) -> Ended? {
+        free.append(number)
+        return forget(number)
+    }
+
+    /// The number stays taken.
+    private mutating func forget(_ number: Int) -> Ended? {
+        guard let batch = entries[number].batch.take() else { return nil }
+        wheel.remove(number)
+        return Ended(batch: batch, index: entries[number].index)
+    }
+
+    /// Ends those in line.
+    mutating func endWaiting() -> [Ended] {
+        var ended: [Ended] = []
+        while let number = next() {
+            if let one = end(number) { ended.append(one) }
+        }
+        return ended
+    }
+
+    /// Ends what is due by this tick, and says where it is out.
+    mutating func expire(to tick: Int64) -> [(ended: Ended, place: Place?)] {
+        var expired: [(ended: Ended, place: Place?)] = []
+        for number in wheel.advance(to: tick) {
+            let place = entries[number].place
+            guard let ended = forget(number) else { continue }
+            if place == nil { line.left() }
+            expired.append((ended, place))
+        }
+        sweep()
+        return expired
+    }
+
+    /// Ends those in line, and those out that can be called back.
+    ///
+    /// - Parameters:
+    ///   - owner: Whose; nil for all.
+    ///   - recall: Says of one that is out whether nothing of it will ever be sent now.
+    /// - Returns: These.
+    mutating func withdraw(of owner: ObjectIdentifier?, recall: (Place) -> Bool) -> [Ended] {
+        var withdrawn: [Ended] = []
+        for number in entries.indices {
+            guard let batch = entries[number].batch, owner == nil || batch.owner == owner else {
+                continue
+            }
+            if let place = entries[number].place {
+                guard recall(place) else { continue }
+            } else {
+                line.left()
+            }
+            if let ended = forget(number) { withdrawn.append(ended) }
+        }
+        sweep()
+        return withdrawn
+    }
+
+    /// Puts those back in line that can be called back from a connection, under another number:
+    /// their stream ends in its own time.
+    ///
+    /// - Returns: How many.
+    mutating func putBackAll(from connection: Int, recall: (Place) -> Bool) -> Int {
+        var moved = 0
+        for number in entries.indices {
+            var entry = entries[number]
+            guard let batch = entry.batch, let place = entry.place,
+                place.connection == connection, recall(place), let due = wheel.remove(number)
+            else { continue }
+            entries[number].batch = nil
+            entry.sentAt = -1
+            line.putBack(insert(entry, due: due), isUrgent: batch.requests[entry.index].isUrgent)
+            moved += 1
+        }
+        return moved
+    }
+
+    /// Where nothing moves, those that left do not fill the line.
+    private mutating func sweep() {
+        guard line.hasManyGone else { return }
+        free += line.removeGone { entries[$0].batch == nil }
+    }
+}

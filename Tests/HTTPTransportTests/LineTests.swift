@@ -1,0 +1,140 @@
+import EventLoop
+import HTTPServer
+import Support
+import Testing
+
+@testable import HTTPTransport
+
+private let fine = HTTPServerResponse(status: 200)
+
+private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
+    (0..<count).map { "\(prefix)\($0)" }
+}
+
+@Suite("The line for a stream", .timeLimit(.minutes(1))) struct WaitingLines {
+    @Test("Urgent ones go first, and those that come back before those that never left")
+    func order() {
+        var line = WaitingLine()
+        for number in 0..<3 { line.add(number, isUrgent: false) }
+        line.add(10, isUrgent: true)
+        line.add(11, isUrgent: true)
+        line.putBack(20, isUrgent: false)
+        line.putBack(12, isUrgent: true)
+        #expect(line.live == 7)
+        #expect((0..<7).compactMap { _ in line.next() } == [12, 10, 11, 20, 0, 1, 2])
+        #expect(line.next() == nil && line.live == 0)
+    }
+
+    @Test("Those that have left make room, wherever in line they were")
+    func gone() {
+        var line = WaitingLine()
+        for number in 0..<100 { line.add(number, isUrgent: number % 2 == 0) }
+        #expect(line.next() == 0 && !line.hasManyGone)
+        for _ in 0..<60 { line.left() }
+        #expect(line.live == 39 && line.hasManyGone)
+        let removed = line.removeGone { $0 < 61 }
+        #expect(Set(removed) == Set(1..<61) && line.live == 39 && !line.hasManyGone)
+        #expect(line.next() == 62)
+    }
+}
+
+@Suite("Lanes and withdrawal", .timeLimit(.minutes(2))) struct PoolLanes {
+    @Test("An urgent request overtakes all that wait for a stream")
+    func urgent() async throws {
+        let gate = Gate()
+        try await withLocalServer(maxConcurrentStreams: 1) { _ in
+            await gate.wait()
+            return fine
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let broadcast = try await bench.start(paths(50))
+                _ = try await eventually("a request") { server.received.isEmpty ? nil : () }
+                let urgent = try await bench.start(["/urgent"], isUrgent: true)
+                await gate.open()
+                _ = try await eventually("all") { broadcast.all(50) }
+                #expect(urgent.all(1)?.first?.status == 200)
+                let order = server.received.map(\.path)
+                #expect(order == ["/0", "/urgent"] + paths(50).dropFirst())
+            }
+        }
+    }
+
+    @Test("What is withdrawn ends at once and is never sent; the other owners' goes on")
+    func withdraw() async throws {
+        final class Owner {}
+        let (mine, theirs) = (Owner(), Owner())
+        let gate = Gate()
+        try await withLocalServer(maxConcurrentStreams: 10) { _ in
+            await gate.wait()
+            return fine
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let first = try await bench.start(paths(20, "/a"), of: ObjectIdentifier(mine))
+                _ = try await eventually("requests") { server.received.count == 10 ? () : nil }
+                let second = try await bench.start(paths(5, "/b"), of: ObjectIdentifier(theirs))
+                try await loop.onLoop { [id = ObjectIdentifier(mine)] in
+                    bench.pool.withdraw(of: id)
+                    #expect(bench.pool.requestsInside == 15)
+                    #expect(bench.pool.requestsWaiting == 5)
+                }
+                await gate.open()
+                let all = try await eventually("all") { first.all(20) }
+                #expect(all.prefix(10).allSatisfy { $0.status == 200 })
+                for result in all.dropFirst(10) {
+                    #expect(result.error?.kind == .withdrawn)
+                    #expect(result.error?.requestWasNotSent == true)
+                }
+                let others = try await eventually("the others") { second.all(5) }
+                #expect(others.allSatisfy { $0.status == 200 })
+                #expect(Set(server.received.map(\.path)) == Set(paths(10, "/a") + paths(5, "/b")))
+                #expect(try await bench.send(["/last"]).first?.status == 200)
+                _ = (mine, theirs)
+            }
+        }
+    }
+
+    @Test("Without an owner all are withdrawn, and a completion may send again")
+    func withdrawAll() async throws {
+        try await withLocalServer(maxConcurrentStreams: 1) { _ in
+            HTTPServerResponse(status: 200, effect: .hang)
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let results = Results()
+                let request = HTTP2Request(
+                    try HTTP2RequestHead(origin: try HTTP2Origin(server.origin), headers: []),
+                    path: "/"
+                )
+                try await loop.onLoop { [pool = bench.pool] in
+                    let requests = [HTTP2Request](repeating: request, count: 5)
+                    pool.send(requests) { index, result in
+                        results.add(index, result)
+                        pool.send([request]) { results.add(10 + index, $1) }
+                    }
+                }
+                _ = try await eventually("a request") { server.received.isEmpty ? nil : () }
+                try await loop.onLoop { [pool = bench.pool] in
+                    pool.withdraw()
+                    #expect(pool.requestsInside == 5 && pool.requestsWaiting == 4)
+                    pool.withdraw()
+                    #expect(pool.requestsInside == 1 && pool.requestsWaiting == 0)
+                }
+                #expect(server.received.count == 1)
+            }
+        }
+    }
+}
