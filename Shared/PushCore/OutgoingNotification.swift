@@ -66,6 +66,8 @@ package struct OutgoingNotification: Hashable, Sendable {
     /// Whether that is the installation's own. Where the push or the credential named it, a
     /// `DeviceTokenNotForTopic` may be a mistake there and says nothing about the device.
     package var apnsTopicIsExplicit: Bool
+    /// For a single device: it overtakes those of broadcasts that still wait for their provider.
+    package var isUrgent: Bool
 
     package init(
         notificationID: String,
@@ -73,7 +75,8 @@ package struct OutgoingNotification: Hashable, Sendable {
         payload: RenderedPayload,
         expiration: Int64? = nil,
         apnsTopic: String? = nil,
-        apnsTopicIsExplicit: Bool = false
+        apnsTopicIsExplicit: Bool = false,
+        isUrgent: Bool = false
     ) {
         self.notificationID = notificationID
         self.target = target
@@ -81,5 +84,6 @@ package struct OutgoingNotification: Hashable, Sendable {
         self.expiration = expiration
         self.apnsTopic = apnsTopic
         self.apnsTopicIsExplicit = apnsTopicIsExplicit
+        self.isUrgent = isUrgent
     }
 }

@@ -21,7 +21,8 @@ final class Delivery {
     fileprivate func complete(_ answer: ProviderAnswer) { completion(index, answer) }
 }
 
-/// First come, first sent, at most `limit` at once. Confined to its client's loop.
+/// Urgent deliveries before all others, among either first come, first sent; at most `limit` at once.
+/// Confined to its client's loop.
 final class DeliveryQueue {
     /// 1 or more. Raising it starts what waits.
     var limit: Int {
@@ -34,20 +35,55 @@ final class DeliveryQueue {
     /// When the last delivery has left.
     var onEmpty: () -> Void = {}
 
-    private var waiting: [Delivery] = []
-    private var head = 0
+    private struct Lane {
+        var waiting: [Delivery] = []
+        var head = 0
+
+        var count: Int { waiting.count - head }
+
+        mutating func next() -> Delivery? {
+            guard head < waiting.count else { return nil }
+            let next = waiting[head]
+            head += 1
+            if head == waiting.count {
+                waiting.removeAll(keepingCapacity: true)
+                head = 0
+            } else if head > 4096 {
+                waiting.removeFirst(head)
+                head = 0
+            }
+            return next
+        }
+
+        mutating func putBack(_ delivery: Delivery) {
+            if head > 0 {
+                head -= 1
+                waiting[head] = delivery
+            } else {
+                waiting.insert(delivery, at: 0)
+            }
+        }
+    }
+
+    private var urgent = Lane()
+    private var others = Lane()
     private var isPumping = false
 
     init(limit: Int) { self.limit = max(1, limit) }
 
-    var count: Int { waiting.count - head + inFlight }
+    var count: Int { urgent.count + others.count + inFlight }
 
     func add(
         _ notifications: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         for (index, notification) in notifications.enumerated() {
-            waiting.append(Delivery(notification, index: index, completion: completion))
+            let delivery = Delivery(notification, index: index, completion: completion)
+            if notification.isUrgent {
+                urgent.waiting.append(delivery)
+            } else {
+                others.waiting.append(delivery)
+            }
         }
         pump()
     }
@@ -59,23 +95,22 @@ final class DeliveryQueue {
         if count == 0 { onEmpty() }
     }
 
-    /// Back to the front: it is sent again before anything else.
+    /// Back to the front: it is sent again before all others that are as urgent.
     func requeue(_ delivery: Delivery) {
         inFlight -= 1
-        if head > 0 {
-            head -= 1
-            waiting[head] = delivery
+        if delivery.notification.isUrgent {
+            urgent.putBack(delivery)
         } else {
-            waiting.insert(delivery, at: 0)
+            others.putBack(delivery)
         }
         pump()
     }
 
     /// Ends what has not been started.
     func drop(_ answer: ProviderAnswer) {
-        let dropped = waiting[head...]
-        waiting = []
-        head = 0
+        let dropped = [urgent, others].flatMap { $0.waiting[$0.head...] }
+        urgent = Lane()
+        others = Lane()
         for delivery in dropped { delivery.complete(answer) }
     }
 
@@ -84,16 +119,7 @@ final class DeliveryQueue {
         guard !isPumping else { return }
         isPumping = true
         defer { isPumping = false }
-        while inFlight < limit, head < waiting.count {
-            let next = waiting[head]
-            head += 1
-            if head == waiting.count {
-                waiting.removeAll(keepingCapacity: true)
-                head = 0
-            } else if head > 4096 {
-                waiting.removeFirst(head)
-                head = 0
-            }
+        while inFlight < limit, let next = urgent.next() ?? others.next() {
             inFlight += 1
             start(next)
         }

@@ -32,12 +32,13 @@ package struct ProviderAnswer: Sendable, Equatable {
 /// connections where they may not be shared) and is confined to one loop. Renewing a token, and the
 /// one repeat that the provider's sheet allows after it, happen inside; every other retry is the
 /// caller's. What goes out at once is bounded by what the provider's connections take; the rest waits
-/// here, so the caller bounds what it hands over.
+/// here, urgent ones before all others, so the caller bounds what it hands over.
 ///
 /// Shutdown: `close` ends every delivery that is inside; `closeAfterLastDelivery` lets them end by
 /// themselves first.
 package protocol ProviderClient: AnyObject, Sendable {
-    /// Sends each of them, in order as far as the connection allows. On the loop.
+    /// Sends each of them, in order as far as the connection allows, but urgent ones as soon as
+    /// anything can be sent. On the loop.
     ///
     /// `completion` runs on the loop, once for each index, some of them possibly before this
     /// returns.
@@ -45,6 +46,11 @@ package protocol ProviderClient: AnyObject, Sendable {
         _ deliveries: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     )
+
+    /// Calls back what waits in here: it completes as `notSent`, before this returns or, where a
+    /// token is being fetched for it, when that has come. Nothing of it is sent later. What has
+    /// gone out is waited for. On the loop.
+    func withdrawAll()
 
     /// Deliveries handed over and not yet answered. On the loop.
     var deliveriesInside: Int { get }

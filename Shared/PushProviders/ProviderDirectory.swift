@@ -146,6 +146,13 @@ package final class ProviderDirectory: @unchecked Sendable {
         return client
     }
 
+    /// Calls back what waits at any client, as `ProviderClient.withdrawAll` says: for a caller that
+    /// has lost the right to send it. On the loop.
+    package func withdrawAll() {
+        for entry in entries.values { entry.client.withdrawAll() }
+        for client in retired { client.withdrawAll() }
+    }
+
     /// Ends every delivery and closes every connection. On the loop.
     package func close() {
         for entry in entries.values { entry.client.close() }

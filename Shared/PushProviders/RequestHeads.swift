@@ -34,13 +34,17 @@ struct RequestHeads {
 /// Notifications that were handed over together, until each has its answer.
 final class DeliveryBatch {
     let notifications: [OutgoingNotification]
+    /// How often its client had been told to withdraw all when it came.
+    let round: Int
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
     init(
         _ notifications: [OutgoingNotification],
+        round: Int,
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         self.notifications = notifications
+        self.round = round
         self.completion = completion
     }
 

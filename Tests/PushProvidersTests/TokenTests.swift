@@ -202,7 +202,7 @@ import Testing
 }
 
 @Suite("A client's queue", .timeLimit(.minutes(1))) struct DeliveryQueues {
-    private func notification(_ name: String) -> OutgoingNotification {
+    private func notification(_ name: String, isUrgent: Bool = false) -> OutgoingNotification {
         OutgoingNotification(
             notificationID: name,
             target: DeviceTarget(provider: .fcm, token: name),
@@ -211,8 +211,28 @@ import Testing
                 headers: [],
                 body: [],
                 repeatOverwrites: false
-            )
+            ),
+            isUrgent: isUrgent
         )
+    }
+
+    @Test("Urgent ones overtake, each kind in its own order, also where one comes back")
+    func lanes() {
+        let queue = DeliveryQueue(limit: 1)
+        var started: [Delivery] = []
+        queue.start = { started.append($0) }
+        let answers = Answers()
+        queue.add(["a", "b", "c"].map { notification($0) }) { answers.add($0, $1) }
+        queue.add(["x", "y"].map { notification($0, isUrgent: true) }) { answers.add($0, $1) }
+        queue.requeue(started[0])
+        queue.finish(started[1], ProviderAnswer(.accepted))
+        queue.requeue(started[2])
+        while queue.inFlight > 0 {
+            queue.finish(started[started.count - 1], ProviderAnswer(.accepted))
+        }
+        let order = started.map(\.notification.notificationID)
+        #expect(order == ["a", "x", "y", "y", "a", "b", "c"])
+        #expect(answers.indices.count == 5 && queue.count == 0)
     }
 
     @Test("It keeps the order, the bound, and every index exactly once")

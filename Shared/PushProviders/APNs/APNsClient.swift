@@ -26,6 +26,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private var form: Form?
     private var isClosed = false
     private var isRetiring = false
+    private var withdrawals = 0
     private(set) var deliveriesInside = 0
 
     /// - Parameters:
@@ -57,8 +58,13 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         deliveriesInside += deliveries.count
-        let batch = DeliveryBatch(deliveries, completion: completion)
+        let batch = DeliveryBatch(deliveries, round: withdrawals, completion: completion)
         start(batch, Array(deliveries.indices), isRepeat: false)
+    }
+
+    func withdrawAll() {
+        withdrawals += 1
+        pool.withdraw()
     }
 
     func close() {
@@ -126,7 +132,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
                     path: APNsRequest.path(notification),
                     values: [notification.notificationID] + form.values,
                     body: notification.payload.body,
-                    timeout: timeout
+                    timeout: timeout,
+                    isUrgent: notification.isUrgent
                 )
             )
         } catch {
@@ -181,7 +188,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
                 topicIsExplicit: notification.apnsTopicIsExplicit,
                 at: clock()
             )
-            if react(classified, response.connection, bearer), !isRepeat, !isClosed {
+            let mayRepeat = !isRepeat && !isClosed && batch.round == withdrawals
+            if react(classified, response.connection, bearer), mayRepeat {
                 start(batch, [index], isRepeat: true)
             } else {
                 finish(batch, index, classified.answer)

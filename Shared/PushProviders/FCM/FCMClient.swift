@@ -11,6 +11,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
     private let clock: () -> Instant
     private var heads: RequestHeads
     private var isClosed = false
+    private var withdrawals = 0
     private(set) var deliveriesInside = 0
 
     /// - Parameters:
@@ -41,8 +42,13 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         deliveriesInside += deliveries.count
-        let batch = DeliveryBatch(deliveries, completion: completion)
+        let batch = DeliveryBatch(deliveries, round: withdrawals, completion: completion)
         start(batch, Array(deliveries.indices), isRepeat: false)
+    }
+
+    func withdrawAll() {
+        withdrawals += 1
+        pool.withdraw(of: ObjectIdentifier(self))
     }
 
     func close() { isClosed = true }
@@ -73,6 +79,9 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
             switch result {
             case .failure(let refusal):
                 for index in usable { finish(batch, index, refusal.answer) }
+            case .success where batch.round != withdrawals:
+                let answer = ProviderAnswer(.notSent, reason: "withdrawn")
+                for index in usable { finish(batch, index, answer) }
             case .success(let bearer): send(batch, usable, bearer, isRepeat: isRepeat)
             }
         }
@@ -104,7 +113,8 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
                         head,
                         path: path,
                         body: FCMRequest.body(notification, at: now),
-                        timeout: timeout
+                        timeout: timeout,
+                        isUrgent: notification.isUrgent
                     )
                 )
                 sent.append(index)
@@ -112,7 +122,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
                 finish(batch, index, ProviderAnswer(error))
             }
         }
-        pool.send(requests) { [self, sent] number, result in
+        pool.send(requests, of: ObjectIdentifier(self)) { [self, sent] number, result in
             let index = sent[number]
             switch result {
             case .failure(let error): finish(batch, index, ProviderAnswer(error))
@@ -122,7 +132,8 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
                     response.status == 200
                     ? HTTPResponse(status: 200, body: response.body) : response.whole
                 let classified = FCMAnswer.classify(response, at: clock())
-                if classified.wantsRenewal, !isRepeat, !isClosed {
+                let mayRepeat = !isRepeat && !isClosed && batch.round == withdrawals
+                if classified.wantsRenewal, mayRepeat {
                     tokens.discard(bearer)
                     start(batch, [index], isRepeat: true)
                 } else {

@@ -12,6 +12,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
     private let timeout: Duration
     private let clock: () -> Instant
     private var isClosed = false
+    private var withdrawals = 0
 
     /// - Parameters:
     ///   - channelHosts: Where channel URIs may lead.
@@ -44,6 +45,11 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         queue.add(deliveries, completion: completion)
     }
 
+    func withdrawAll() {
+        withdrawals += 1
+        queue.drop(ProviderAnswer(.notSent, reason: "withdrawn"))
+    }
+
     func close() {
         isClosed = true
         queue.drop(ProviderAnswer(.notSent, reason: "closed"))
@@ -64,9 +70,12 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
                 ProviderAnswer(.rejected, reason: "channel host not allowed")
             )
         }
+        let round = withdrawals
         tokens.withToken { [self] result in
             switch result {
             case .failure(let refusal): queue.finish(delivery, refusal.answer)
+            case .success where round != withdrawals:
+                queue.finish(delivery, ProviderAnswer(.notSent, reason: "withdrawn"))
             case .success(let bearer): send(delivery, bearer)
             }
         }
@@ -80,6 +89,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
             timeout: timeout
         )
         let generation = slot.generation
+        let round = withdrawals
         slot.client.send(request) { [self] result in
             switch result {
             case .failure(let error):
@@ -88,13 +98,19 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
                 }
                 queue.finish(delivery, ProviderAnswer(error))
             case .success(let response):
-                finished(delivery, WNSAnswer.classify(response, at: clock()), bearer)
+                let answer = WNSAnswer.classify(response, at: clock())
+                finished(delivery, answer, bearer, mayRepeat: round == withdrawals)
             }
         }
     }
 
-    private func finished(_ delivery: Delivery, _ classified: WNSAnswer, _ bearer: String) {
-        guard classified.wantsRenewal, delivery.renewals == 0, !isClosed else {
+    private func finished(
+        _ delivery: Delivery,
+        _ classified: WNSAnswer,
+        _ bearer: String,
+        mayRepeat: Bool
+    ) {
+        guard classified.wantsRenewal, delivery.renewals == 0, !isClosed, mayRepeat else {
             return queue.finish(delivery, classified.answer)
         }
         delivery.renewals += 1
