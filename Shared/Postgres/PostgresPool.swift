@@ -172,9 +172,11 @@ package actor PostgresPool {
     }
 
     private func unavailable() -> PostgresError {
-        PostgresError(
+        // Where none is open at all, the reason is why none can be opened.
+        let reason = shared.isEmpty ? lastError.map { ": \($0.description)" } ?? "" : ""
+        return PostgresError(
             .unavailable,
-            "no connection to Postgres came free in time",
+            "no connection to Postgres came free in time" + reason,
             sqlState: lastError?.sqlState,
             detail: lastError?.debugDescription ?? ""
         )
