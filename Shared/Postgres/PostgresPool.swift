@@ -79,10 +79,10 @@ package actor PostgresPool {
 
     // MARK: Life
 
-    /// Keeps the connections until the task is cancelled, then drains and closes.
+    /// Keeps the connections until the task is cancelled or the loop stops, then drains and closes.
     package func run() async throws {
         start()
-        while !Task.isCancelled { try? await loop.sleep(for: .seconds(86_400)) }
+        while (try? await loop.sleep(for: .seconds(86_400))) != nil {}
         await close()
     }
 
