@@ -79,6 +79,12 @@ struct HTTP1Parser {
     /// Received and not parsed yet.
     var bufferedBytes: Int { buffer.count - position }
 
+    /// What has come of the body at hand.
+    var bodyBytes: Int { body.count }
+
+    /// The memory that waits for bytes to come.
+    var spareBytes: Int { buffer.capacity - bufferedBytes }
+
     mutating func append(_ bytes: some Sequence<UInt8>) {
         if case .failed = state { return }
         if position == buffer.count {
@@ -96,7 +102,13 @@ struct HTTP1Parser {
     /// The next event, or nil until more bytes are here.
     mutating func next() -> Event? {
         do throws(HTTPProblem) {
-            return try step()
+            let event = try step()
+            if event == nil, position == buffer.count, buffer.capacity > Connection.keptBytes {
+                buffer = []
+                scanned = 0
+                position = 0
+            }
+            return event
         } catch {
             state = .failed
             buffer = []
