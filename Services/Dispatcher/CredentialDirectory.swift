@@ -35,6 +35,9 @@ final class CredentialDirectory: @unchecked Sendable {
     /// Credentials whose failure was logged, by what they were then.
     private var reported: Set<String> = []
 
+    /// Takes back what no provider has been sent yet; it ends as not sent.
+    func withdrawAll() { providers.withdrawAll() }
+
     init(database: PushDatabase, providers: ProviderDirectory, keys: KeyRing, log: Log) {
         self.database = database
         self.providers = providers

@@ -109,6 +109,8 @@ actor DeliveryEngine: ServicePart {
         self.session = nil
         ownedKeys = []
         strays = StraySearch()
+        // It is another's now, who sends it.
+        credentials.withdrawAll()
     }
 
     /// The session to write under; `nil` while there is none.
@@ -271,7 +273,8 @@ actor DeliveryEngine: ServicePart {
                 payload: payload,
                 expiration: delivery.expiresAt?.seconds,
                 apnsTopic: apnsTopic,
-                apnsTopicIsExplicit: delivery.apnsTopic != nil
+                apnsTopicIsExplicit: delivery.apnsTopic != nil,
+                isUrgent: delivery.lane == Lane.direct.rawValue
             )
         )
     }

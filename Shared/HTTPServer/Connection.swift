@@ -59,7 +59,7 @@ final class Connection: @unchecked Sendable {
     private static let congestionBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
     /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
-    static let keptBytes = 4 * 1024
+    static let keptBytes = HTTP1Parser.keptBytes
 
     init(id: Int, server: ServerLoop, stream: TCPStream, tls: TLSSession?) {
         self.id = id

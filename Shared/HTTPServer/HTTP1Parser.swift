@@ -5,6 +5,9 @@
 /// disagree about where a request ends are how requests are smuggled. A failure is final: the
 /// bytes after it mean nothing.
 struct HTTP1Parser {
+    /// What a buffer may keep while nothing is in it: thousands of connections wait.
+    static let keptBytes = 4 * 1024
+
     struct Limits: Sendable {
         var targetBytes: Int
         /// The request line and the header lines together; trailers count too.
@@ -103,7 +106,7 @@ struct HTTP1Parser {
     mutating func next() -> Event? {
         do throws(HTTPProblem) {
             let event = try step()
-            if event == nil, position == buffer.count, buffer.capacity > Connection.keptBytes {
+            if event == nil, position == buffer.count, buffer.capacity > Self.keptBytes {
                 buffer = []
                 scanned = 0
                 position = 0

@@ -71,8 +71,9 @@ package struct HTTPServerConfiguration: Sendable {
     package var headTimeout: Duration = .seconds(10)
     /// From a head's end to its body's end.
     package var bodyTimeout: Duration = .seconds(30)
-    /// Without a request; also without the peer taking any byte of an answer. One that takes some
-    /// is never cut off, however slow it is.
+    /// Without a request; also without the peer taking any byte of an answer. While the server has
+    /// some of it left to write, one that takes some is not cut off, however slow it is; the last
+    /// bytes are the kernel's.
     package var idleTimeout: Duration = .seconds(75)
     /// How long a stop waits for the answers that are on their way.
     package var stopGrace: Duration = .seconds(20)

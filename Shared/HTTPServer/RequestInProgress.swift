@@ -9,6 +9,9 @@ final class RequestInProgress: @unchecked Sendable {
     private let server: ServerLoop
     private var response = HTTPServerResponse(status: 500)
     let startedAt = ContinuousClock.now
+    /// Never refused: who fills the budget with large bodies must not shut out small ones, which the
+    /// number of connections bounds.
+    private static let smallBody = 16 * 1024
     /// What its body has taken of the loop's budget.
     private var heldBytes = 0
 
@@ -29,7 +32,8 @@ final class RequestInProgress: @unchecked Sendable {
         if more == 0 { return }
         let all = server.heldBodyBytes.add(more, ordering: .relaxed).newValue
         heldBytes = bytes
-        guard more > 0, all > server.configuration.maximumHeldBodyBytes else { return }
+        guard more > 0, bytes > Self.smallBody, all > server.configuration.maximumHeldBodyBytes
+        else { return }
         throw HTTPProblem(
             status: 503,
             detail: "too many bodies are being handled",

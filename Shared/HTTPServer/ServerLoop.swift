@@ -67,18 +67,19 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     private func accept(_ stream: TCPStream, _ tls: TLSContextSource?) {
+        guard limits.admit(stream.remoteAddress) else {
+            instruments.refusedConnections.add(1)
+            return stream.closeWithReset()
+        }
         var session: TLSSession?
         if let tls {
             session = tls.makeSession()
             // Without memory for one there is no connection, least of all a plain one.
             guard session != nil else {
+                limits.release(stream.remoteAddress)
                 instruments.refusedTLS.add(1)
                 return stream.closeWithReset()
             }
-        }
-        guard limits.admit(stream.remoteAddress) else {
-            instruments.refusedConnections.add(1)
-            return stream.closeWithReset()
         }
         instruments.connections.add(1)
         let connection = Connection(

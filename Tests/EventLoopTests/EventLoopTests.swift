@@ -214,8 +214,13 @@ struct EventLoopTests {
         var limit = rlimit()
         let number = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         #expect(unsafe getrlimit(number, &limit) == 0)
-        limit.rlim_cur = min(limit.rlim_max, 16_384)
+        let before = limit
+        limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, 16_384))
         unsafe setrlimit(number, &limit)
+        defer {
+            var before = before
+            unsafe setrlimit(number, &before)
+        }
         try await expectTurn(of: .milliseconds(190), descriptors: 1040) { _ in usleep(200) }
     }
 

@@ -224,6 +224,9 @@ struct BodyBudgetTests {
             let refused = try await server.exchange(post("/"))
             #expect(refused.map(\.status) == [503])
             #expect(refused.first?.head.contains("Retry-After: 1") == true)
+            // Small ones are not shut out.
+            let small = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
+            #expect(try await server.exchange(small).map(\.status) == [200])
 
             release()
             _ = try await holder.receive(until: "held")
