@@ -200,7 +200,8 @@ struct StreamTests {
     @Test func aPeerThatTakesNothingIsDropped() async throws {
         let watch = Watch()
         try await withServer(
-            configure: { $0.idleTimeout = .milliseconds(300) },
+            // Also how long the test may take between a connection and its request.
+            configure: { $0.idleTimeout = .seconds(2) },
             routes: routes(watch)
         ) { server in
             let plain = try Wire(port: server.port, receiveBufferBytes: 4096)
