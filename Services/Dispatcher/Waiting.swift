@@ -32,9 +32,9 @@ struct Pause {
 }
 
 extension EventLoop {
-    /// Suspends until the task is cancelled.
+    /// Suspends until the task is cancelled or the loop stops.
     func untilCancelled() async {
-        while !Task.isCancelled { try? await sleep(for: .seconds(3600)) }
+        while (try? await sleep(for: .seconds(3600))) != nil {}
     }
 }
 

@@ -44,5 +44,6 @@ struct RegistrationConfiguration: Sendable {
         KAFKA_TOPIC_PREFIX        put before every topic's name
         CARILLON_MASTER_KEYS      id:base64(32 bytes),…: the first seals, all open
         HTTP_HOST, HTTP_PORT      0.0.0.0, 8080; more in the README
+        HTTP_ACCESS_LOG           a line a request at info (true)
         """
 }

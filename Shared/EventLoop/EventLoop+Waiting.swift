@@ -3,16 +3,22 @@ internal import CUV
 extension EventLoop {
     /// Waits on the loop's clock, to the millisecond, wherever it is called from.
     ///
-    /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops.
+    /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops. That
+    ///   cancels the task: it could not wait here any more, and might try for ever.
     package func sleep(for duration: Duration) async throws {
         let sleeper = Sleeper()
-        try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation {
-                (continuation: CheckedContinuation<Void, any Error>) in
-                onLoop { sleeper.start(duration, on: self, continuation) }
+        do {
+            try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation {
+                    (continuation: CheckedContinuation<Void, any Error>) in
+                    onLoop { sleeper.start(duration, on: self, continuation) }
+                }
+            } onCancel: {
+                execute { sleeper.cancel(on: self) }
             }
-        } onCancel: {
-            execute { sleeper.cancel(on: self) }
+        } catch {
+            unsafe withUnsafeCurrentTask { task in unsafe task?.cancel() }
+            throw error
         }
     }
 
@@ -44,12 +50,14 @@ private final class BlockingWork: @unchecked Sendable {
     private let body: @Sendable () -> @Sendable () -> Void
     /// Written on the pool's thread, read on the loop afterwards; libuv orders the two.
     private var answer: (@Sendable () -> Void)?
+    private var loop: EventLoop?
 
     init(_ body: @escaping @Sendable () -> @Sendable () -> Void) { self.body = body }
 
     deinit { unsafe request.deallocate() }
 
     func submit(to loop: EventLoop) {
+        self.loop = loop
         unsafe request.pointee.data = Unmanaged.passRetained(self).toOpaque()
         let status = unsafe uv_queue_work(
             loop.uv,
@@ -61,7 +69,9 @@ private final class BlockingWork: @unchecked Sendable {
             },
             { request, _ in
                 guard let data = unsafe request?.pointee.data else { return }
-                unsafe Unmanaged<BlockingWork>.fromOpaque(data).takeRetainedValue().answer?()
+                let work = unsafe Unmanaged<BlockingWork>.fromOpaque(data).takeRetainedValue()
+                work.loop?.callbackBegan()
+                work.answer?()
             }
         )
         precondition(status == 0, "uv_queue_work: \(status)")

@@ -87,8 +87,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         unsafe uv_check_init(uv, check)
         unsafe uv_check_start(check) { handle in
             guard let loop = unsafe eventLoop(of: handle?.pointee.loop) else { return }
-            // libuv looked at the clock when waiting ended, before the descriptors' callbacks.
-            loop.watchdog.turnBegan(atMilliseconds: unsafe uv_now(loop.uv))
+            loop.watchdog.turnBegan()
             loop.drain()
         }
         unsafe uv_idle_init(uv, idle)
@@ -162,9 +161,15 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
+    /// For every callback of libuv's, before it does anything.
+    func callbackBegan() { watchdog.turnBegan() }
+
     /// Runs jobs until there are none, or other handles are due a turn.
     fileprivate func drain() {
-        for _ in 0..<Self.roundsPerDrain {
+        var rounds = 0
+        // No turn comes after a stop's last drain, so nothing is left to it.
+        while rounds < Self.roundsPerDrain || isStopping {
+            rounds += 1
             lock.withLock {
                 if !remote.isEmpty {
                     local.append(contentsOf: remote)
@@ -178,7 +183,12 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             }
             runBatch()
         }
-        keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
+        if isStopping {
+            // What the jobs have opened since.
+            closeHandles()
+        } else {
+            keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
+        }
     }
 
     /// What the jobs of the batch enqueue themselves goes into another array, for the next round.
@@ -285,6 +295,10 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private func closeEverything() {
         isStopping = true
         lock.withLock { acceptsWakeUps = false }
+        closeHandles()
+    }
+
+    private func closeHandles() {
         unsafe uv_walk(
             uv,
             { handle, _ in
@@ -309,13 +323,15 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         unsafe sigemptyset(&broken)
         unsafe sigaddset(&broken, SIGPIPE)
         unsafe pthread_sigmask(SIG_BLOCK, &broken, nil)
-        unsafe uv_run(uv, UV_RUN_DEFAULT)
-        // The handles are gone; what was enqueued meanwhile still runs.
-        while true {
-            let left = lock.withLock { remote.count } + local.count + endOfTurn.count
-            if left == 0 { break }
-            drainWithoutHandles()
-        }
+        repeat {
+            unsafe uv_run(uv, UV_RUN_DEFAULT)
+            // The handles are gone; what was enqueued meanwhile still runs, and may begin to block
+            // on the thread pool, or open a handle.
+            while lock.withLock({ !remote.isEmpty }) || !local.isEmpty || !endOfTurn.isEmpty {
+                drainWithoutHandles()
+            }
+            closeHandles()
+        } while unsafe uv_loop_alive(uv) != 0
         sleepers = nil
         hasLeftovers = unsafe uv_loop_close(uv) != 0
         stopped?.resume()

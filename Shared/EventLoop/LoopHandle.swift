@@ -53,7 +53,9 @@ package class LoopHandle {
     /// The Swift object of a handle that libuv passes to a callback.
     static func from(_ data: UnsafeMutableRawPointer?) -> Self? {
         guard let data = unsafe data else { return nil }
-        return unsafe Unmanaged<LoopHandle>.fromOpaque(data).takeUnretainedValue() as? Self
+        let handle = unsafe Unmanaged<LoopHandle>.fromOpaque(data).takeUnretainedValue()
+        handle.loop.callbackBegan()
+        return handle as? Self
     }
 }
 
@@ -208,11 +210,11 @@ extension EventLoop {
 }
 
 extension Duration {
-    /// Rounded up, and not below zero.
+    /// Rounded up, and not below zero. Beyond a century is for ever.
     fileprivate var wholeMilliseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }
-        return UInt64(seconds) * 1000
+        return UInt64(min(seconds, 3_200_000_000)) * 1000
             + UInt64((attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
     }
 }

@@ -16,7 +16,17 @@ package final class TCPStream: LoopHandle {
     /// The peer's numeric address, without its port.
     package private(set) var remoteAddress = ""
     /// Bytes that the kernel has not taken yet.
-    package private(set) var pendingBytes = 0
+    package var pendingBytes: Int {
+        isClosed ? 0 : unsafe uv_stream_get_write_queue_size(pointer(as: uv_stream_t.self))
+    }
+    private var writtenBytes = 0
+    /// Of what was written, how much the peer's system has taken: it takes no more than its
+    /// program's reading makes room for. Costs a system call.
+    package var takenBytes: Int {
+        var unsent: Int32 = 0
+        if !isClosed { _ = unsafe ioctl(descriptor, UInt(TIOCOUTQ), &unsent) }
+        return writtenBytes - pendingBytes - Int(unsent)
+    }
 
     /// The bytes are only there while the closure runs.
     package var onRead: ((UnsafeRawBufferPointer) -> Void)?
@@ -91,6 +101,7 @@ package final class TCPStream: LoopHandle {
     /// Sends what the kernel takes at once, and keeps the rest until it can be sent.
     package func write(_ bytes: [UInt8]) {
         guard !bytes.isEmpty, !isClosed else { return }
+        writtenBytes += bytes.count
         var sent = 0
         if pendingBytes == 0 {
             let taken = unsafe bytes.withUnsafeBytes { raw in
@@ -106,12 +117,8 @@ package final class TCPStream: LoopHandle {
             }
         }
         let pending = PendingWrite(bytes[sent...], of: self)
-        pendingBytes += pending.count
         let status = unsafe pending.submit(to: pointer(as: uv_stream_t.self))
-        if status != 0 {
-            pendingBytes -= pending.count
-            fail(status)
-        }
+        if status != 0 { fail(status) }
     }
 
     /// Tells the owner on the next turn, so that `write` never calls back into its caller.
@@ -122,8 +129,7 @@ package final class TCPStream: LoopHandle {
         }
     }
 
-    fileprivate func didWrite(_ count: Int, _ status: Int32) {
-        pendingBytes -= count
+    fileprivate func didWrite(_ status: Int32) {
         guard !isClosed else { return }
         guard status == 0 else { return end(.failed(status: status)) }
         if pendingBytes == 0, shutsDownWhenWritten { shutDownNow() }
@@ -199,7 +205,6 @@ private final class PendingWrite {
     private let request = UnsafeMutablePointer<uv_write_t>.allocate(capacity: 1)
     private let bytes: UnsafeMutableRawBufferPointer
     private let stream: TCPStream
-    var count: Int { unsafe bytes.count }
 
     init(_ slice: ArraySlice<UInt8>, of stream: TCPStream) {
         self.stream = stream
@@ -219,7 +224,8 @@ private final class PendingWrite {
             unsafe uv_write(request, handle, &buffer, 1) { request, status in
                 guard let data = unsafe request?.pointee.data else { return }
                 let write = unsafe Unmanaged<PendingWrite>.fromOpaque(data).takeRetainedValue()
-                write.stream.didWrite(write.count, status)
+                write.stream.loop.callbackBegan()
+                write.stream.didWrite(status)
             }
         }
         if status != 0 { unsafe held.release() }

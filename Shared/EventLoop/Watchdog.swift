@@ -1,25 +1,29 @@
 internal import CUV
 
-/// Times a loop's turns: from the end of one wait to the beginning of the next. Confined to it.
+/// Times a loop's turns: from the first callback after one wait to the beginning of the next.
+/// Confined to it.
+///
+/// By a clock of its own: libuv's is set again by whatever starts a timer, and by each further look
+/// at the descriptors when more than a thousand are ready.
 struct Watchdog {
-    private var limitMilliseconds: UInt64?
+    private var limitNanoseconds: UInt64?
     private var tell: (Duration) -> Void = { _ in }
-    private var beganAtMilliseconds: UInt64?
+    private var beganAt: UInt64?
 
     mutating func watch(limit: Duration, _ tell: @escaping (Duration) -> Void) {
-        limitMilliseconds = UInt64(max(0, limit / .milliseconds(1)))
+        limitNanoseconds = UInt64(clamping: Int64(max(0, limit / .nanoseconds(1))))
         self.tell = tell
     }
 
-    mutating func turnBegan(atMilliseconds time: UInt64) {
-        if limitMilliseconds != nil { beganAtMilliseconds = time }
+    /// Before anything of ours runs in a turn; only the first call of a turn counts.
+    mutating func turnBegan() {
+        if limitNanoseconds != nil, beganAt == nil { beganAt = uv_hrtime() }
     }
 
     mutating func turnEnds() {
-        guard let limitMilliseconds, let began = beganAtMilliseconds else { return }
-        beganAtMilliseconds = nil
-        let now = uv_hrtime() / 1_000_000
-        guard now > began + limitMilliseconds else { return }
-        tell(.milliseconds(Int64(now - began)))
+        guard let limitNanoseconds, let began = beganAt else { return }
+        beganAt = nil
+        let turn = uv_hrtime() - began
+        if turn > limitNanoseconds { tell(.nanoseconds(Int64(clamping: turn))) }
     }
 }

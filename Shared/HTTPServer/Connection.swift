@@ -48,7 +48,8 @@ final class Connection: @unchecked Sendable {
     private(set) var isClosed = false
     private var isStopping = false
     private var inputHasEnded = false
-    private var lastProgress = ContinuousClock.now
+    /// While the kernel has not taken all that was written.
+    private var progress: PeerProgress?
     private var lingerDeadline: ContinuousClock.Instant?
     /// Handlers that run, streams among them; without a task until the first suspension.
     private var handlers: [Int: Task<Void, Never>?] = [:]
@@ -57,6 +58,8 @@ final class Connection: @unchecked Sendable {
     /// Beyond it a driver makes no further output until the peer has read.
     private static let congestionBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
+    /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
+    static let keptBytes = HTTP1Parser.keptBytes
 
     init(id: Int, server: ServerLoop, stream: TCPStream, tls: TLSSession?) {
         self.id = id
@@ -147,7 +150,7 @@ final class Connection: @unchecked Sendable {
 
     func send(_ bytes: [UInt8]) {
         guard !isFinishing else { return }
-        output.append(contentsOf: bytes)
+        if output.isEmpty { output = bytes } else { output.append(contentsOf: bytes) }
         flushSoon()
     }
 
@@ -169,7 +172,7 @@ final class Connection: @unchecked Sendable {
         driver?.fillOutput()
         flushIsDue = false
         guard !isClosed else { return }
-        let wasHeldUp = stream.pendingBytes > 0
+        let wasCongested = isCongested
         if let tls {
             if !output.isEmpty { tls.send(output) }
             if isFinishing, !isLingering { tls.finish() }
@@ -177,14 +180,19 @@ final class Connection: @unchecked Sendable {
         } else if !output.isEmpty {
             stream.write(output)
         }
-        output.removeAll(keepingCapacity: output.capacity <= 64 * 1024)
-        if !wasHeldUp, stream.pendingBytes > 0 { lastProgress = .now }
+        output.removeAll(keepingCapacity: output.capacity <= Self.keptBytes)
+        if stream.pendingBytes == 0 { progress = nil }
         if isFinishing, !isLingering { linger() }
         if !streams.isEmpty, stream.pendingBytes == 0 { outputMoved() }
+        if wasCongested, !isCongested, !isClosed {
+            // The kernel took it all at once, so no `written` comes.
+            driver?.outputDrained()
+            flushSoon()
+        }
     }
 
     private func written() {
-        lastProgress = .now
+        if stream.pendingBytes == 0 { progress = nil }
         if isLingering {
             if stream.pendingBytes == 0 { lingerDeadline = .now + Self.lingerTime }
         } else if !isCongested {
@@ -255,6 +263,7 @@ final class Connection: @unchecked Sendable {
 
     private func handle(_ progress: RequestInProgress, _ ticket: Int) async {
         await progress.runHandler()
+        progress.dropBody()
         if let writer = deliver(progress, ticket) { await feed(writer) }
     }
 
@@ -288,8 +297,6 @@ final class Connection: @unchecked Sendable {
         guard let writer = HTTPBodyWriter(response, progress, ticket, self),
             driver?.startStream(ticket, response) == true
         else {
-            var response = response
-            response.stream = nil
             answered(ticket, response)
             return nil
         }
@@ -340,16 +347,22 @@ final class Connection: @unchecked Sendable {
     // MARK: Time
 
     func tick(_ now: ContinuousClock.Instant) {
+        if stream.pendingBytes > 0 {
+            if hasStalled(now) { return abort() }
+            // What waits for the connection waits no less than that.
+            for writer in streams.values { writer.isHeldUp(now) }
+        }
         for (ticket, writer) in streams {
             if let reason = writer.due(now, idleTimeout: server.configuration.idleTimeout) {
                 endStream(ticket, reason)
             }
         }
         if isClosed { return }
-        if let lingerDeadline, stream.pendingBytes == 0 {
+        if stream.pendingBytes > 0 {
+            // A body that does not come is called off whatever else the peer is busy with.
+            if !isFinishing { driver?.tick(now) }
+        } else if let lingerDeadline {
             if now >= lingerDeadline { close() }
-        } else if stream.pendingBytes > 0 {
-            if now >= lastProgress + server.configuration.idleTimeout { abort() }
         } else if let driver {
             driver.tick(now)
         } else if now >= openedAt + server.configuration.headTimeout {
@@ -361,6 +374,16 @@ final class Connection: @unchecked Sendable {
             unsafe first.withUnsafeBytes { unsafe driver?.received($0) }
             driver?.tick(now)
         }
+    }
+
+    private func hasStalled(_ now: ContinuousClock.Instant) -> Bool {
+        let taken = stream.takenBytes
+        if progress == nil { progress = PeerProgress(taken: taken, at: now) }
+        return progress?.isStalled(
+            taken: taken,
+            at: now,
+            limit: server.configuration.idleTimeout
+        ) == true
     }
 
     func beginStop() {

@@ -92,6 +92,16 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
+    /// Counts what has come of a body.
+    private func holdBody() {
+        guard let current else { return }
+        do throws(HTTPProblem) {
+            try current.hold(parser.bodyBytes)
+        } catch {
+            refuse(error)
+        }
+    }
+
     /// The next turn of a connection that had more than one request.
     func takeTurn() {
         isPostponed = false
@@ -103,6 +113,8 @@ final class HTTP1Connection: ProtocolDriver {
             phase = .closing
             return connection.finish()
         }
+        holdBody()
+        guard phase == .reading else { return }
         if owesContinue {
             owesContinue = false
             connection.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8))
@@ -277,7 +289,12 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     func tick(_ now: ContinuousClock.Instant) {
-        guard phase == .reading, let deadline, now >= deadline else { return }
+        guard phase == .reading else { return }
+        // It is still taking the answer before; what it has sent since waits for us.
+        if isIdle, connection.backlogBytes > 0 {
+            deadline = now + server.configuration.idleTimeout
+        }
+        guard !isPostponed, let deadline, now >= deadline else { return }
         self.deadline = nil
         guard parser.isInsideRequest else {
             phase = .closing

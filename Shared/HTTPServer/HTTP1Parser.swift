@@ -5,6 +5,9 @@
 /// disagree about where a request ends are how requests are smuggled. A failure is final: the
 /// bytes after it mean nothing.
 struct HTTP1Parser {
+    /// What a buffer may keep while nothing is in it: thousands of connections wait.
+    static let keptBytes = 4 * 1024
+
     struct Limits: Sendable {
         var targetBytes: Int
         /// The request line and the header lines together; trailers count too.
@@ -79,6 +82,12 @@ struct HTTP1Parser {
     /// Received and not parsed yet.
     var bufferedBytes: Int { buffer.count - position }
 
+    /// What has come of the body at hand.
+    var bodyBytes: Int { body.count }
+
+    /// The memory that waits for bytes to come.
+    var spareBytes: Int { buffer.capacity - bufferedBytes }
+
     mutating func append(_ bytes: some Sequence<UInt8>) {
         if case .failed = state { return }
         if position == buffer.count {
@@ -96,7 +105,13 @@ struct HTTP1Parser {
     /// The next event, or nil until more bytes are here.
     mutating func next() -> Event? {
         do throws(HTTPProblem) {
-            return try step()
+            let event = try step()
+            if event == nil, position == buffer.count, buffer.capacity > Self.keptBytes {
+                buffer = []
+                scanned = 0
+                position = 0
+            }
+            return event
         } catch {
             state = .failed
             buffer = []

@@ -20,10 +20,12 @@ final class HTTP2Connection: ProtocolDriver {
     private struct Stream {
         var phase = Phase.head
         var deadline: ContinuousClock.Instant?
-        var progress: RequestInProgress?
+        var request: RequestInProgress?
         var body: [UInt8] = []
         var maximumBodyBytes = 0
         var discardedBytes = 0
+        /// What of its answer the peer had not let through at the last tick.
+        var unsent: Int?
     }
 
     static let preface = HTTP2.clientPreface
@@ -108,7 +110,7 @@ final class HTTP2Connection: ProtocolDriver {
         streams[id] = stream
         do throws(HTTPProblem) {
             let progress = RequestInProgress(try makeRequest(id, head), server)
-            stream.progress = progress
+            stream.request = progress
             stream.maximumBodyBytes =
                 progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
             streams[id] = stream
@@ -172,13 +174,18 @@ final class HTTP2Connection: ProtocolDriver {
             streams[id]?.phase = .done
             return reset(id, HTTP2.ErrorCode.enhanceYourCalm)
         }
+        do throws(HTTPProblem) {
+            try stream.request?.hold(stream.body.count + bytes.count)
+        } catch {
+            return refuse(id, error)
+        }
         bufferedBytes += bytes.count
         streams[id]?.body.append(contentsOf: bytes)
     }
 
     private func dispatch(_ id: Int32) {
         guard var stream = streams[id], stream.phase == .body,
-            let progress = stream.progress
+            let progress = stream.request
         else { return }
         do throws(HTTPProblem) {
             try progress.takeBody(stream.body, maximumBytes: stream.maximumBodyBytes)
@@ -209,7 +216,7 @@ final class HTTP2Connection: ProtocolDriver {
         guard let stream = streams[id] else { return }
         server.instruments.refused(problem.status)
         let response =
-            stream.progress.map { server.router.errorResponse(problem, $0.request) }
+            stream.request.map { server.router.errorResponse(problem, $0.request) }
             ?? HTTPServerResponse.problem(problem)
         submit(id, response)
     }
@@ -246,16 +253,17 @@ final class HTTP2Connection: ProtocolDriver {
         sendHead(id, response, isOpen: false)
         bufferedBytes -= stream.body.count
         streams[id]?.body = []
+        stream.request?.dropBody()
         // A body that is still coming keeps its deadline; an answer has one for being taken.
         streams[id]?.phase = .done
         if stream.deadline == nil {
             streams[id]?.deadline = .now + server.configuration.idleTimeout
         }
-        if let progress = stream.progress { server.record(progress, response) }
+        if let progress = stream.request { server.record(progress, response) }
     }
 
     private func sendHead(_ id: Int32, _ response: HTTPServerResponse, isOpen: Bool) {
-        let method = streams[id]?.progress?.request.method
+        let method = streams[id]?.request?.request.method
         var fields: [HTTP2.Field] = []
         for field in response.headers where !isFramedByServer(field.name) {
             let name = field.name.lowercased()
@@ -282,7 +290,7 @@ final class HTTP2Connection: ProtocolDriver {
     func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
         let id = Int32(ticket)
         guard let stream = streams[id], stream.phase == .responding,
-            sendsBody(response, to: stream.progress?.request.method)
+            sendsBody(response, to: stream.request?.request.method)
         else { return false }
         streams[id]?.phase = .streaming
         sendHead(id, response, isOpen: true)
@@ -358,7 +366,12 @@ final class HTTP2Connection: ProtocolDriver {
 
     func tick(_ now: ContinuousClock.Instant) {
         for (id, stream) in streams {
-            guard let deadline = stream.deadline, now >= deadline else { continue }
+            guard let deadline = stream.deadline else { continue }
+            if stream.phase == .done, hasMoved(id, now) {
+                streams[id]?.deadline = max(deadline, now + server.configuration.idleTimeout)
+                continue
+            }
+            guard now >= deadline else { continue }
             switch stream.phase {
             case .head:
                 return connection.abort()
@@ -380,6 +393,16 @@ final class HTTP2Connection: ProtocolDriver {
         }
         finishIfDone()
         connection.flushSoon()
+    }
+
+    /// Whether the peer has taken some of an answer since the last look; an answer that waits for
+    /// the connection waits no less than that.
+    private func hasMoved(_ id: Int32, _ now: ContinuousClock.Instant) -> Bool {
+        let unsent = session.unsentBytes(stream: id)
+        guard unsent > 0 else { return false }
+        if connection.backlogBytes > 0 { return true }
+        defer { streams[id]?.unsent = unsent }
+        return streams[id]?.unsent.map { unsent < $0 } ?? true
     }
 
     func beginStop() {

@@ -46,7 +46,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     private let loop: EventLoop
     private let deadline: ContinuousClock.Instant?
     private(set) var ended: HTTPStreamEnded?
-    private var waiters: [CheckedContinuation<Void, any Error>] = []
+    private var waiters: [Waiter] = []
     /// When the peer last took something, or had nothing to take.
     private var lastTaken = ContinuousClock.now
     private var lastBacklog = 0
@@ -79,27 +79,47 @@ package final class HTTPBodyWriter: @unchecked Sendable {
             if hasRoom { return }
         }
         let isSubmitted = loop.isCurrent
+        let waiter = Waiter()
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation {
                 (continuation: CheckedContinuation<Void, any Error>) in
                 if isSubmitted {
-                    waiters.append(continuation)
+                    wait(waiter, continuation)
                 } else {
-                    loop.execute { self.submitFromElsewhere(bytes, continuation) }
+                    loop.execute { self.submitFromElsewhere(bytes, waiter, continuation) }
                 }
             }
         } onCancel: {
-            loop.execute { self.resumeWaiters(throwing: CancellationError()) }
+            loop.execute { self.cancel(waiter) }
         }
+    }
+
+    /// One call that waits for room; confined to the loop. A cancellation may come first.
+    private final class Waiter: @unchecked Sendable {
+        var continuation: CheckedContinuation<Void, any Error>?
+        var isCancelled = false
     }
 
     private func submitFromElsewhere(
         _ bytes: [UInt8],
+        _ waiter: Waiter,
         _ continuation: CheckedContinuation<Void, any Error>
     ) {
         if let ended { return continuation.resume(throwing: ended) }
         submit(bytes)
-        if hasRoom { continuation.resume() } else { waiters.append(continuation) }
+        if hasRoom { continuation.resume() } else { wait(waiter, continuation) }
+    }
+
+    private func wait(_ waiter: Waiter, _ continuation: CheckedContinuation<Void, any Error>) {
+        if waiter.isCancelled { return continuation.resume(throwing: CancellationError()) }
+        waiter.continuation = continuation
+        waiters.append(waiter)
+    }
+
+    private func cancel(_ waiter: Waiter) {
+        waiter.isCancelled = true
+        guard let index = waiters.firstIndex(where: { $0 === waiter }) else { return }
+        waiters.remove(at: index).continuation?.resume(throwing: CancellationError())
     }
 
     private func submit(_ bytes: [UInt8]) {
@@ -121,7 +141,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         guard !waiters.isEmpty, hasRoom else { return }
         let ready = waiters
         waiters = []
-        for waiter in ready { waiter.resume() }
+        for waiter in ready { waiter.continuation?.resume() }
     }
 
     func end(_ reason: HTTPStreamEnded) {
@@ -133,8 +153,11 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     private func resumeWaiters(throwing error: any Error) {
         let failed = waiters
         waiters = []
-        for waiter in failed { waiter.resume(throwing: error) }
+        for waiter in failed { waiter.continuation?.resume(throwing: error) }
     }
+
+    /// The connection's other output goes first, and moves.
+    func isHeldUp(_ now: ContinuousClock.Instant) { lastTaken = now }
 
     /// What time alone ends.
     func due(_ now: ContinuousClock.Instant, idleTimeout: Duration) -> HTTPStreamEnded? {

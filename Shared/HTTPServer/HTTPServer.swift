@@ -24,7 +24,7 @@ package final class HTTPServer: @unchecked Sendable {
     /// - Parameters:
     ///   - configuration: What to listen on, and what to grant.
     ///   - loops: At least one.
-    ///   - log: Gets `listening`, one line an address, and each request at debug.
+    ///   - log: Gets `listening`, one line an address, and each request as `accessLog` says.
     ///   - metrics: Counts and times requests.
     ///   - makeRouter: Called once for each loop.
     /// - Throws: `HTTPServerError` when the certificate cannot be used.

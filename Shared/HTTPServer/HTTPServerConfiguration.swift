@@ -53,6 +53,10 @@ package struct HTTPServerConfiguration: Sendable {
     package var tls: TLS?
     /// For routes that do not name their own. Beyond it: 413.
     package var maximumBodyBytes = 1024 * 1024
+    /// The bodies of all requests that are coming or whose handlers run, together, on each loop of
+    /// the server. Beyond it: 503. Too little refuses honest peers, too much ends in a process that
+    /// is killed.
+    package var maximumHeldBodyBytes = 256 * 1024 * 1024
     /// The request line and the header lines together. Beyond it: 431.
     package var maximumHeadBytes = 64 * 1024
     /// Beyond it: 414.
@@ -67,11 +71,16 @@ package struct HTTPServerConfiguration: Sendable {
     package var headTimeout: Duration = .seconds(10)
     /// From a head's end to its body's end.
     package var bodyTimeout: Duration = .seconds(30)
-    /// Without a request; also without the peer taking any byte of an answer.
+    /// Without a request; also without the peer taking any byte of an answer. While the server has
+    /// some of it left to write, one that takes some is not cut off, however slow it is; the last
+    /// bytes are the kernel's.
     package var idleTimeout: Duration = .seconds(75)
     /// How long a stop waits for the answers that are on their way.
     package var stopGrace: Duration = .seconds(20)
     package var http2 = HTTP2()
+    /// One log line a request at the level of its route, which is `info` unless it says otherwise;
+    /// without it all are at `debug`.
+    package var accessLog = false
 
     package init(host: String = "0.0.0.0", port: Int? = 8080, tls: TLS? = nil) {
         self.host = host

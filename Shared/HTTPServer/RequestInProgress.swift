@@ -1,4 +1,5 @@
 internal import Compression
+internal import Synchronization
 
 /// A request whose handler is to run, with what the answer's record needs.
 /// Confined to its loop, as its handler's task is but for the handler itself.
@@ -8,12 +9,44 @@ final class RequestInProgress: @unchecked Sendable {
     private let server: ServerLoop
     private var response = HTTPServerResponse(status: 500)
     let startedAt = ContinuousClock.now
+    /// Never refused: who fills the budget with large bodies must not shut out small ones, which the
+    /// number of connections bounds.
+    private static let smallBody = 16 * 1024
+    /// What its body has taken of the loop's budget.
+    private var heldBytes = 0
 
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
         self.request = request
         self.server = server
+    }
+
+    deinit { server.heldBodyBytes.subtract(heldBytes, ordering: .relaxed) }
+
+    /// Counts what there is of the body now.
+    ///
+    /// - Throws: 503 when there is no room for it beside those of other requests.
+    func hold(_ bytes: Int) throws(HTTPProblem) {
+        let more = bytes - heldBytes
+        if more == 0 { return }
+        let all = server.heldBodyBytes.add(more, ordering: .relaxed).newValue
+        heldBytes = bytes
+        guard more > 0, bytes > Self.smallBody, all > server.configuration.maximumHeldBodyBytes
+        else { return }
+        throw HTTPProblem(
+            status: 503,
+            detail: "too many bodies are being handled",
+            headers: ["Retry-After": "1"]
+        )
+    }
+
+    /// Lets go of the body, once the handler has ended or will not run.
+    func dropBody() {
+        if heldBytes == 0 { return }
+        request.body = []
+        server.heldBodyBytes.subtract(heldBytes, ordering: .relaxed)
+        heldBytes = 0
     }
 
     /// Takes over the answer, once `runHandler` has returned.
@@ -49,9 +82,10 @@ final class RequestInProgress: @unchecked Sendable {
     /// - Parameters:
     ///   - bytes: The body as it came.
     ///   - maximumBytes: The bound of what it inflates to.
-    /// - Throws: 413 beyond the bound, 415 for a coding that is not ours, or more than one, 400 for
+    /// - Throws: 503 as `hold`, 413 beyond the bound, 415 for a coding that is not ours, or more than one, 400 for
     ///   broken bytes.
     func takeBody(_ bytes: [UInt8], maximumBytes: Int) throws(HTTPProblem) {
+        try hold(bytes.count)
         request.body = bytes
         guard !bytes.isEmpty, case .route = match,
             request.headers.contains("content-encoding")
@@ -80,6 +114,7 @@ final class RequestInProgress: @unchecked Sendable {
                 throw HTTPProblem(status: 503, detail: "the body cannot be inflated now")
             }
         }
+        try hold(request.body.count)
         request.headers.remove("content-encoding")
         request.headers["content-length"] = String(request.body.count)
     }

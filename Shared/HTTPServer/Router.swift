@@ -43,16 +43,19 @@ package struct Router: Sendable {
 
     /// Adds a route. A repeat of the same method and pattern replaces it.
     ///
-    /// A `maximumBodyBytes` of nil takes the server's bound.
+    /// A `maximumBodyBytes` of nil takes the server's bound. `logLevel` is that of the access log's
+    /// lines: `debug` for what is asked again and again and tells nobody anything.
     package mutating func on(
         _ method: HTTPMethod,
         _ pattern: String,
         maximumBodyBytes: Int? = nil,
+        logLevel: LogLevel = .info,
         _ handler: @escaping Handler
     ) {
         let route = Route(
             pattern: pattern,
             maximumBodyBytes: maximumBodyBytes,
+            logLevel: logLevel,
             handler: handler
         )
         let segments = pattern.split(separator: "/", omittingEmptySubsequences: false)
@@ -119,6 +122,7 @@ package struct Router: Sendable {
     struct Route: Sendable {
         let pattern: String
         let maximumBodyBytes: Int?
+        let logLevel: LogLevel
         let handler: Handler
     }
 
@@ -130,6 +134,11 @@ package struct Router: Sendable {
         var maximumBodyBytes: Int? {
             guard case .route(let route, _) = self else { return nil }
             return route.maximumBodyBytes
+        }
+
+        var logLevel: LogLevel {
+            guard case .route(let route, _) = self else { return .info }
+            return route.logLevel
         }
 
         /// Names the route in logs: paths hold tokens, patterns do not.

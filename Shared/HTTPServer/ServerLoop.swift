@@ -11,6 +11,8 @@ final class ServerLoop: @unchecked Sendable {
     let log: Log
     let instruments: Instruments
     var date = HTTPDate()
+    /// Of all requests that are coming or being handled.
+    let heldBodyBytes = Atomic<Int>(0)
     /// For HTTP/2 connections from now on; those that are open are told of a change.
     private(set) var maxConcurrentStreams: Int
 
@@ -19,6 +21,7 @@ final class ServerLoop: @unchecked Sendable {
     private var connections: [Int: Connection] = [:]
     private var clock: LoopTimer?
     private var certificateWatch: LoopTimer?
+    private var isReadingCertificate = false
     private var stopped: (() -> Void)?
     /// Connections that have sent further requests before the answer to their first.
     private var postponed: [Int] = []
@@ -68,12 +71,22 @@ final class ServerLoop: @unchecked Sendable {
             instruments.refusedConnections.add(1)
             return stream.closeWithReset()
         }
+        var session: TLSSession?
+        if let tls {
+            session = tls.makeSession()
+            // Without memory for one there is no connection, least of all a plain one.
+            guard session != nil else {
+                limits.release(stream.remoteAddress)
+                instruments.refusedTLS.add(1)
+                return stream.closeWithReset()
+            }
+        }
         instruments.connections.add(1)
         let connection = Connection(
             id: nextConnectionID(),
             server: self,
             stream: stream,
-            tls: tls?.makeSession()
+            tls: session
         )
         connections[connection.id] = connection
         connection.open()
@@ -98,8 +111,7 @@ final class ServerLoop: @unchecked Sendable {
         return max(.milliseconds(10), min(.milliseconds(500), shortest / 8))
     }
 
-    private func tick() {
-        let now = ContinuousClock.now
+    func tick(_ now: ContinuousClock.Instant = .now) {
         for connection in connections.values { connection.tick(now) }
     }
 
@@ -155,10 +167,15 @@ final class ServerLoop: @unchecked Sendable {
         if connections.isEmpty { stopped?() }
     }
 
-    /// On one loop of a server.
+    /// On one loop of a server; the files are read on the thread pool, for they may be far away.
     func watchCertificate(_ tls: TLSContextSource) {
-        certificateWatch = loop.schedule(after: .seconds(1), every: .seconds(1)) {
-            tls.reloadIfChanged()
+        certificateWatch = loop.schedule(after: .seconds(1), every: .seconds(1)) { [self] in
+            guard !isReadingCertificate else { return }
+            isReadingCertificate = true
+            _ = Task.immediate(executorPreference: loop) { [self] in
+                try? await loop.blocking { tls.reloadIfChanged() }
+                isReadingCertificate = false
+            }
         }
     }
 
@@ -170,7 +187,7 @@ final class ServerLoop: @unchecked Sendable {
         listeners = []
     }
 
-    private func stopClock() {
+    func stopClock() {
         clock?.cancel()
         clock = nil
     }
@@ -212,8 +229,10 @@ final class ServerLoop: @unchecked Sendable {
 
     /// A request whose head could not be read, so that it has no method and no route.
     func recordRefusal(_ status: Int, connection: Int, peer: String) {
-        guard log.level <= .debug else { return }
-        log.debug(
+        let level = configuration.accessLog ? LogLevel.info : .debug
+        guard log.level <= level else { return }
+        log.log(
+            level,
             "request refused",
             [
                 .httpStatus: .integer(status),
@@ -226,9 +245,11 @@ final class ServerLoop: @unchecked Sendable {
     func record(_ progress: RequestInProgress, _ response: HTTPServerResponse) {
         let duration = ContinuousClock.now - progress.startedAt
         instruments.answered(progress.request.method, response.status, after: duration)
-        guard log.level <= .debug else { return }
+        let level = configuration.accessLog ? progress.match.logLevel : .debug
+        guard log.level <= level else { return }
         // The route, not the path: paths hold tokens.
-        log.debug(
+        log.log(
+            level,
             "request answered",
             [
                 .httpMethod: .string(progress.request.method.rawValue),
@@ -304,7 +325,7 @@ final class Instruments: Sendable {
         floods = metrics.counter(.httpRefused, ["reason": "flood"])
         streams = metrics.gauge(.httpStreams)
         var refused: [Int: Counter] = [:]
-        for status in [400, 408, 413, 414, 415, 417, 431, 501, 505] {
+        for status in [400, 408, 413, 414, 415, 417, 431, 501, 503, 505] {
             refused[status] = metrics.counter(.httpRefused, ["reason": "\(status)"])
         }
         refusedRequests = refused

@@ -8,7 +8,9 @@ final class TLSContextSource: @unchecked Sendable {
     private let log: Log
     private let lock = Lock()
     private var context: TLSContext
+    /// Of the files that the context was made of, and of those that could not be used since.
     private var fileState: [FileState]
+    private var refusedState: [FileState]?
 
     /// - Throws: `HTTPServerError` when the certificate cannot be read or used.
     init(_ tls: HTTPServerConfiguration.TLS, log: Log) throws(HTTPServerError) {
@@ -21,23 +23,25 @@ final class TLSContextSource: @unchecked Sendable {
     func makeSession() -> TLSSession? { TLSSession(lock.withLock { context }) }
 
     /// Looks at the files, and takes what they hold now for connections to come. A pair that does
-    /// not fit, as while one of the two is being replaced, is logged and changes nothing.
+    /// not fit, as while one of the two is being replaced, changes nothing; it is logged once, and
+    /// tried again by the next call. Blocks; one call at a time.
     func reloadIfChanged() {
         let now = Self.fileState(tls.certificate)
-        let isChanged = lock.withLock {
-            defer { fileState = now }
-            return now != fileState
-        }
-        guard isChanged else { return }
+        guard now != fileState else { return }
         do throws(HTTPServerError) {
             let context = try Self.makeContext(tls)
             lock.withLock { self.context = context }
+            fileState = now
+            refusedState = nil
             log.info("TLS certificate reloaded")
         } catch {
-            log.warning(
-                "TLS certificate not reloaded",
-                [.error: .string(error.description)]
-            )
+            if now != refusedState {
+                log.warning(
+                    "TLS certificate not reloaded",
+                    [.error: .string(error.description)]
+                )
+            }
+            refusedState = now
         }
     }
 

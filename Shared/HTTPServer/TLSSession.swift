@@ -7,8 +7,8 @@ final class TLSSession {
     private let context: TLSContext
     private let ssl: OpaquePointer
     /// What the peer sent, and what is to be sent; `ssl` owns both.
-    private let input: OpaquePointer
-    private let output: OpaquePointer
+    private var input: OpaquePointer
+    private var output: OpaquePointer
     private(set) var isEstablished = false
     /// The peer's `close_notify` has come.
     private(set) var peerHasFinished = false
@@ -16,10 +16,14 @@ final class TLSSession {
 
     init?(_ context: TLSContext) {
         self.context = context
-        guard let ssl = unsafe SSL_new(context.pointer),
-            let input = unsafe BIO_new(BIO_s_mem()),
-            let output = unsafe BIO_new(BIO_s_mem())
-        else { return nil }
+        let made = unsafe SSL_new(context.pointer)
+        let ends = unsafe (BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()))
+        guard let ssl = unsafe made, let input = unsafe ends.0, let output = unsafe ends.1 else {
+            unsafe SSL_free(made)
+            unsafe BIO_free(ends.0)
+            unsafe BIO_free(ends.1)
+            return nil
+        }
         unsafe SSL_set_bio(ssl, input, output)
         unsafe SSL_set_accept_state(ssl)
         unsafe self.ssl = ssl
@@ -61,7 +65,26 @@ final class TLSSession {
             peerHasFinished = true
             return .success(plain)
         }
-        return wantsMore(status) ? .success(plain) : .failure(failure("read"))
+        guard wantsMore(status) else { return .failure(failure("read")) }
+        if bytes.count > Connection.keptBytes { renewInput() }
+        return .success(plain)
+    }
+
+    /// An empty BIO keeps the memory of the most that it ever had: two of them a connection.
+    private func renewInput() {
+        guard unsafe BIO_ctrl_pending(input) == 0, let fresh = unsafe BIO_new(BIO_s_mem()) else {
+            return
+        }
+        unsafe SSL_set0_rbio(ssl, fresh)
+        unsafe input = unsafe fresh
+    }
+
+    private func renewOutput() {
+        guard unsafe BIO_ctrl_pending(output) == 0, let fresh = unsafe BIO_new(BIO_s_mem()) else {
+            return
+        }
+        unsafe SSL_set0_wbio(ssl, fresh)
+        unsafe output = unsafe fresh
     }
 
     /// Seals; the memory BIO takes all of it.
@@ -83,9 +106,11 @@ final class TLSSession {
     func drain() -> [UInt8]? {
         let pending = unsafe BIO_ctrl_pending(output)
         guard pending > 0 else { return nil }
-        return unsafe [UInt8](unsafeUninitializedCapacity: pending) { buffer, used in
+        let sealed = unsafe [UInt8](unsafeUninitializedCapacity: pending) { buffer, used in
             used = unsafe max(0, Int(BIO_read(output, buffer.baseAddress, Int32(pending))))
         }
+        if isEstablished, pending > Connection.keptBytes { renewOutput() }
+        return sealed
     }
 
     var negotiatedProtocol: HTTPServerConfiguration.ApplicationProtocol? {

@@ -40,6 +40,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// What a connection was last found to carry.
     private var usualStreams = 500
     private var isAtEndOfTurn = false
+    /// To the line, since the waiting ones were shared out.
+    private var somethingCameBack = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
     private let start = ContinuousClock.now
@@ -122,7 +124,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     /// Ends every request of which nothing has been written, with `withdrawn`, before this returns:
-    /// none of them is sent later. What is out goes on to its end.
+    /// none of them is sent later. What is out goes on to its end, and is not sent again where that
+    /// says that the peer did not process it.
     ///
     /// - Parameter owner: Whose; nil for all.
     package func withdraw(of owner: ObjectIdentifier? = nil) {
@@ -188,6 +191,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         now = milliseconds
         shareOut()
         openConnections()
+        somethingCameBack = false
         for connection in connections {
             connection.flush()
             // Cancelled streams end as they are written.
@@ -199,6 +203,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             }
         }
         if state == .closing, requestsInside == 0 { close() }
+        if somethingCameBack { turnEnds() }
         setTimer()
     }
 
@@ -309,15 +314,16 @@ package final class HTTP2Pool: @unchecked Sendable {
         now = milliseconds
         connection.rule.heard(at: now)
         let session = connection.session
-        if session.isGoingAway, !connection.rule.isRetiring {
+        let isSentAway = session.isGoingAway && !connection.rule.isRetiring
+        if isSentAway {
             connection.rule.retire()
-            judgeEnd(of: connection)
             if let goaway = session.goaway, goaway.code != 0 || !goaway.text.isEmpty {
                 let reason = "GOAWAY \(goaway.code) \(goaway.text)"
                 log.info("provider ends a connection", [.reason: .string(reason)])
             }
         }
         takeCompletions(connection)
+        if isSentAway { judgeEnd(of: connection) }
         if session.hasUndrainedRequests,
             session.isGoingAway || session.openStreams > session.peerStreamLimit
         {
@@ -328,9 +334,11 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     /// The peer ends a connection that has answered. Soon after it was made, and again and again,
-    /// and the next ones wait.
+    /// and the next ones wait. Whoever ends one that nobody needs does no harm.
     private func judgeEnd(of connection: HTTP2Connection) {
-        guard connection.rule.endsEarly(at: now) else { return }
+        guard connection.rule.hasAnswered, connection.awaited > 0 || table.waiting > 0,
+            connection.rule.endsEarly(at: now)
+        else { return }
         reconnect.endedEarly(at: now, jitter: Double.random(in: 0..<1))
         guard reconnect.earlyEnds > 0 else { return }
         log.info("provider ends connections early", [.count: .integer(reconnect.earlyEnds)])
@@ -387,7 +395,12 @@ package final class HTTP2Pool: @unchecked Sendable {
             error.requestWasNotSent = true
             return finish(number, .failure(error))
         }
+        guard !table.isWithdrawn(number) else {
+            let error = HTTPTransportError(.withdrawn, requestWasNotSent: true)
+            return finish(number, .failure(error))
+        }
         table.putBack(number)
+        somethingCameBack = true
     }
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {

@@ -55,6 +55,7 @@ struct RequestTable {
         var connection = 0
         var stream: Int32 = 0
         var refusals: Int32 = 0
+        var isWithdrawn = false
 
         var place: Place? {
             sentAt < 0 ? nil : Place(connection: connection, stream: stream, sentAt: sentAt)
@@ -104,6 +105,9 @@ struct RequestTable {
 
     /// Somebody waits for its end.
     func isAwaited(_ number: Int) -> Bool { entries[number].batch != nil }
+
+    /// It was out when its owner took back what could be, and is not to be sent again.
+    func isWithdrawn(_ number: Int) -> Bool { entries[number].isWithdrawn }
 
     /// Where the request itself is, while it is awaited.
     func batch(of number: Int) -> (Batch, index: Int)? {
@@ -183,7 +187,10 @@ struct RequestTable {
                 continue
             }
             if let place = entries[number].place {
-                guard recall(place) else { continue }
+                guard recall(place) else {
+                    entries[number].isWithdrawn = true
+                    continue
+                }
             } else {
                 line.left()
             }
@@ -199,10 +206,14 @@ struct RequestTable {
     /// - Returns: How many.
     mutating func putBackAll(from connection: Int, recall: (Place) -> Bool) -> Int {
         var moved = 0
-        for number in entries.indices {
+        // The last comes back first, so that they stand in line as they did.
+        let numbers = entries.indices.filter {
+            entries[$0].batch != nil && entries[$0].place?.connection == connection
+        }
+        for number in numbers.sorted(by: { entries[$0].stream > entries[$1].stream }) {
             var entry = entries[number]
-            guard let batch = entry.batch, let place = entry.place,
-                place.connection == connection, recall(place), let due = wheel.remove(number)
+            guard let batch = entry.batch, let place = entry.place, recall(place),
+                let due = wheel.remove(number)
             else { continue }
             entries[number].batch = nil
             entry.sentAt = -1

@@ -65,9 +65,12 @@ extension JSONValue {
     }
 }
 
-/// A recursive descent over bytes that it borrows for one call of `parse`.
+/// A recursive descent over bytes that it borrows for one call of `parse` or `JSONReader.read`.
+///
+/// What `skip` refuses is what `value` refuses, at the same place: they share every step but the
+/// making of the values.
 @safe
-private struct JSONParser {
+struct JSONParser {
     private let start: UnsafeRawPointer
     private let count: Int
     private let maximumDepth: Int
@@ -97,7 +100,7 @@ private struct JSONParser {
     }
 
     @inline(__always)
-    private mutating func skipBlanks() {
+    mutating func skipBlanks() {
         while at < count {
             let byte = byte(at)
             guard byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 else { return }
@@ -108,16 +111,19 @@ private struct JSONParser {
     mutating func document() throws(JSONError) -> JSONValue {
         skipBlanks()
         let value = try value()
-        skipBlanks()
-        guard at == count else { throw failure(.end, at: at) }
+        try end()
         return value
     }
 
-    private mutating func value() throws(JSONError) -> JSONValue {
+    mutating func end() throws(JSONError) {
+        skipBlanks()
+        guard at == count else { throw failure(.end, at: at) }
+    }
+
+    mutating func value() throws(JSONError) -> JSONValue {
         switch current {
         case UInt8(ascii: "\""):
-            at += 1
-            return .string(try string())
+            return .string(try quotedString())
         case UInt8(ascii: "{"):
             return .object(try object())
         case UInt8(ascii: "["):
@@ -155,58 +161,181 @@ private struct JSONParser {
     }
 
     private mutating func array() throws(JSONError) -> [JSONValue] {
-        try enter()
-        defer { depth -= 1 }
         var elements: [JSONValue] = []
-        if current == UInt8(ascii: "]") {
-            at += 1
-            return elements
-        }
-        while true {
+        var goesOn = try enterArray()
+        while goesOn {
             elements.append(try value())
-            skipBlanks()
-            switch current {
-            case UInt8(ascii: ","):
-                at += 1
-                skipBlanks()
-            case UInt8(ascii: "]"):
-                at += 1
-                return elements
-            default:
-                throw failure(.commaOrBracket, at: at)
-            }
+            goesOn = try nextElement()
         }
+        return elements
     }
 
     private mutating func object() throws(JSONError) -> JSONObject {
-        try enter()
-        defer { depth -= 1 }
         var members = JSONObject()
-        if current == UInt8(ascii: "}") {
-            at += 1
-            return members
-        }
-        members.reserveCapacity(8)
-        while true {
+        var goesOn = try enterObject()
+        if goesOn { members.reserveCapacity(8) }
+        while goesOn {
             guard current == UInt8(ascii: "\"") else { throw failure(.key, at: at) }
-            at += 1
-            let key = try string()
-            skipBlanks()
-            guard current == UInt8(ascii: ":") else { throw failure(.colon, at: at) }
-            at += 1
-            skipBlanks()
+            let key = try quotedString()
+            try colon()
             members[key] = try value()
-            skipBlanks()
-            switch current {
-            case UInt8(ascii: ","):
-                at += 1
-                skipBlanks()
-            case UInt8(ascii: "}"):
-                at += 1
-                return members
-            default:
-                throw failure(.commaOrBrace, at: at)
+            goesOn = try nextMember()
+        }
+        return members
+    }
+
+    /// Goes past the opening bracket; says whether there is an element.
+    @inline(__always)
+    mutating func enterArray() throws(JSONError) -> Bool {
+        try enter()
+        return !leaves(UInt8(ascii: "]"))
+    }
+
+    /// Goes past the opening brace; says whether there is a member.
+    @inline(__always)
+    mutating func enterObject() throws(JSONError) -> Bool {
+        try enter()
+        return !leaves(UInt8(ascii: "}"))
+    }
+
+    /// Behind an element; says whether there is another.
+    @inline(__always)
+    mutating func nextElement() throws(JSONError) -> Bool {
+        try next(UInt8(ascii: "]"), .commaOrBracket)
+    }
+
+    /// Behind a member; says whether there is another.
+    @inline(__always)
+    mutating func nextMember() throws(JSONError) -> Bool {
+        try next(UInt8(ascii: "}"), .commaOrBrace)
+    }
+
+    @inline(__always)
+    private mutating func next(
+        _ closing: UInt8,
+        _ expected: JSONError.Expectation
+    ) throws(JSONError) -> Bool {
+        skipBlanks()
+        if leaves(closing) { return false }
+        guard current == UInt8(ascii: ",") else { throw failure(expected, at: at) }
+        at += 1
+        skipBlanks()
+        return true
+    }
+
+    @inline(__always)
+    private mutating func leaves(_ closing: UInt8) -> Bool {
+        guard current == closing else { return false }
+        at += 1
+        depth -= 1
+        return true
+    }
+
+    @inline(__always)
+    private mutating func colon() throws(JSONError) {
+        skipBlanks()
+        guard current == UInt8(ascii: ":") else { throw failure(.colon, at: at) }
+        at += 1
+        skipBlanks()
+    }
+}
+
+// MARK: - Passing over
+
+extension JSONParser {
+    var kind: JSONReader.Kind {
+        switch current {
+        case UInt8(ascii: "\""): .string
+        case UInt8(ascii: "{"): .object
+        case UInt8(ascii: "["): .array
+        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): .number
+        case UInt8(ascii: "t"), UInt8(ascii: "f"): .boolean
+        case UInt8(ascii: "n"): .null
+        default: .none
+        }
+    }
+
+    var position: Int { at }
+
+    /// Passes over one value.
+    mutating func skip() throws(JSONError) {
+        switch kind {
+        case .string: _ = try skipString()
+        case .object:
+            var goesOn = try enterObject()
+            while goesOn {
+                guard current == UInt8(ascii: "\"") else { throw failure(.key, at: at) }
+                _ = try skipString()
+                try colon()
+                try skip()
+                goesOn = try nextMember()
             }
+        case .array:
+            var goesOn = try enterArray()
+            while goesOn {
+                try skip()
+                goesOn = try nextElement()
+            }
+        case .number: _ = try numeral()
+        case .boolean, .null, .none: _ = try value()
+        }
+    }
+
+    /// Reads the key at hand and the colon behind it.
+    mutating func key() throws(JSONError) -> JSONKey {
+        guard current == UInt8(ascii: "\"") else { throw failure(.key, at: at) }
+        let first = at
+        var decoded: String?
+        if try skipString() {
+            let end = at
+            at = first
+            decoded = try quotedString()
+            at = end
+        }
+        let bytes = unsafe UnsafeRawBufferPointer(start: start + first + 1, count: at - first - 2)
+        try colon()
+        return unsafe JSONKey(bytes, decoded: decoded)
+    }
+
+    /// Passes over the string at hand; says whether it has escapes.
+    private mutating func skipString() throws(JSONError) -> Bool {
+        at += 1
+        let first = at
+        var isASCII = plainRun()
+        var hasEscapes = false
+        while at < count {
+            let byte = byte(at)
+            if byte == UInt8(ascii: "\"") {
+                // Escapes are ASCII, so the text is valid with them where it is valid without.
+                let bytes = unsafe UnsafeRawBufferPointer(start: start + first, count: at - first)
+                guard unsafe isASCII || isUTF8(bytes) else { throw failure(.unicode, at: first) }
+                at += 1
+                return hasEscapes
+            }
+            if byte == UInt8(ascii: "\\") {
+                hasEscapes = true
+                at += 1
+                _ = try escape()
+                isASCII = plainRun() && isASCII
+                continue
+            }
+            guard byte >= 0x20 else { throw failure(.escapedControl, at: at) }
+            if byte >= 0x80 { isASCII = false }
+            at += 1
+        }
+        throw failure(.closingQuote, at: count)
+    }
+}
+
+/// As `String(validating:)` finds it, without a string.
+private func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    var decoder = UTF8()
+    var bytes = unsafe bytes.makeIterator()
+    while true {
+        switch unsafe decoder.decode(&bytes) {
+        case .scalarValue: continue
+        case .emptyInput: return true
+        case .error: return false
         }
     }
 }
@@ -214,17 +343,26 @@ private struct JSONParser {
 // MARK: - Strings
 
 extension JSONParser {
-    /// Reads a string whose opening quote is behind us.
-    private mutating func string() throws(JSONError) -> String {
-        let first = at
+    /// Eight bytes at a time, as long as none of them ends the string or begins an escape.
+    ///
+    /// - Returns: Whether they were ASCII.
+    @inline(__always)
+    private mutating func plainRun() -> Bool {
         var isASCII = true
-        // Eight bytes at a time, as long as none of them ends the string or begins an escape.
         while count - at >= 8 {
             let word = unsafe start.loadUnaligned(fromByteOffset: at, as: UInt64.self)
             if mustEscape(word) { break }
             if word & 0x8080_8080_8080_8080 != 0 { isASCII = false }
             at += 8
         }
+        return isASCII
+    }
+
+    /// Reads the string at whose opening quote we are.
+    mutating func quotedString() throws(JSONError) -> String {
+        at += 1
+        let first = at
+        var isASCII = plainRun()
         while at < count {
             let byte = byte(at)
             if byte == UInt8(ascii: "\"") {
@@ -267,7 +405,7 @@ extension JSONParser {
                 return text
             case UInt8(ascii: "\\"):
                 at += 1
-                try escape(into: &bytes)
+                append(try escape(), to: &bytes)
             default:
                 guard byte >= 0x20 else { throw failure(.escapedControl, at: at) }
                 bytes.append(byte)
@@ -277,22 +415,27 @@ extension JSONParser {
         throw failure(.closingQuote, at: count)
     }
 
-    private mutating func escape(into bytes: inout [UInt8]) throws(JSONError) {
-        let letter = current
-        switch letter {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): bytes.append(letter)
-        case UInt8(ascii: "b"): bytes.append(0x08)
-        case UInt8(ascii: "f"): bytes.append(0x0C)
-        case UInt8(ascii: "n"): bytes.append(0x0A)
-        case UInt8(ascii: "r"): bytes.append(0x0D)
-        case UInt8(ascii: "t"): bytes.append(0x09)
+    /// Reads what follows a backslash.
+    ///
+    /// - Returns: The scalar that it stands for.
+    private mutating func escape() throws(JSONError) -> UInt32 {
+        let scalar: UInt32
+        switch current {
+        case UInt8(ascii: "\""): scalar = 0x22
+        case UInt8(ascii: "\\"): scalar = 0x5C
+        case UInt8(ascii: "/"): scalar = 0x2F
+        case UInt8(ascii: "b"): scalar = 0x08
+        case UInt8(ascii: "f"): scalar = 0x0C
+        case UInt8(ascii: "n"): scalar = 0x0A
+        case UInt8(ascii: "r"): scalar = 0x0D
+        case UInt8(ascii: "t"): scalar = 0x09
         case UInt8(ascii: "u"):
             at += 1
-            append(try scalar(), to: &bytes)
-            return
+            return try self.scalar()
         default: throw failure(.escape, at: at)
         }
         at += 1
+        return scalar
     }
 
     /// Reads what follows `\u`: four digits, and for a high surrogate its other half.
@@ -347,28 +490,34 @@ extension JSONParser {
 // MARK: - Numbers
 
 extension JSONParser {
-    private mutating func number() throws(JSONError) -> JSONValue {
-        let first = at
-        let isNegative = current == UInt8(ascii: "-")
-        if isNegative { at += 1 }
+    /// The parts of a number's text.
+    private struct Numeral {
+        let isNegative: Bool
         var magnitude: UInt64 = 0
+        /// The digits and the power fit.
         var isExact = true
+        var isInteger = true
+        var exponent = 0
+    }
+
+    @inline(__always)
+    private mutating func numeral() throws(JSONError) -> Numeral {
+        var numeral = Numeral(isNegative: current == UInt8(ascii: "-"))
+        if numeral.isNegative { at += 1 }
         let digits = at
-        try digitRun(into: &magnitude, isExact: &isExact)
+        try digitRun(into: &numeral.magnitude, isExact: &numeral.isExact)
         guard byte(digits) != UInt8(ascii: "0") || at == digits + 1 else {
             throw failure(.value, at: digits)
         }
-        var exponent = 0
-        var isInteger = true
         if current == UInt8(ascii: ".") {
-            isInteger = false
+            numeral.isInteger = false
             at += 1
             let fraction = at
-            try digitRun(into: &magnitude, isExact: &isExact)
-            exponent = fraction - at
+            try digitRun(into: &numeral.magnitude, isExact: &numeral.isExact)
+            numeral.exponent = fraction - at
         }
         if current | 0x20 == UInt8(ascii: "e") {
-            isInteger = false
+            numeral.isInteger = false
             at += 1
             let isDown = current == UInt8(ascii: "-")
             if isDown || current == UInt8(ascii: "+") { at += 1 }
@@ -376,11 +525,20 @@ extension JSONParser {
             var isPowerExact = true
             try digitRun(into: &power, isExact: &isPowerExact)
             if isPowerExact, power < 1000 {
-                exponent += isDown ? -Int(power) : Int(power)
+                numeral.exponent += isDown ? -Int(power) : Int(power)
             } else {
-                isExact = false
+                numeral.isExact = false
             }
         }
+        return numeral
+    }
+
+    private mutating func number() throws(JSONError) -> JSONValue {
+        let first = at
+        let numeral = try numeral()
+        let (magnitude, isNegative) = (numeral.magnitude, numeral.isNegative)
+        let (isExact, isInteger) = (numeral.isExact, numeral.isInteger)
+        let exponent = numeral.exponent
         if isInteger, isExact, let value = integer(magnitude, isNegative: isNegative) {
             return .integer(value)
         }

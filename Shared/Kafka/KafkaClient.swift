@@ -26,6 +26,8 @@ final class KafkaClient: @unchecked Sendable {
     private let log: Log
     private let errors: ErrorCounters
     private let credentials: (name: String, password: String)
+    /// How much a consumer's librdkafka holds ahead of us before it stops fetching; 0 for others.
+    let queueLimits: (records: Int, bytes: Int)
 
     /// Starts librdkafka's threads. They connect at once; nothing is asked of a broker yet.
     init(
@@ -42,6 +44,10 @@ final class KafkaClient: @unchecked Sendable {
         }
         let user = setting("sasl.username")
         credentials = (user.isEmpty ? setting("sasl.user") : user, setting("sasl.password"))
+        queueLimits = (
+            Int(setting("queued.min.messages")) ?? 0,
+            (Int(setting("queued.max.messages.kbytes")) ?? 0) << 10
+        )
         let common =
             RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS
         switch kind {

@@ -111,6 +111,8 @@ extension KafkaConsumer {
         forgetReady(of: Set(partitions))
         revoking.subtract(partitions)
         flowing.subtract(partitions)
+        // All that was in hand may have been theirs, and then nothing else lets the others flow.
+        adjustReading()
     }
 
     private func logRefusal(_ error: KafkaError) {

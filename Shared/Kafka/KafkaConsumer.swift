@@ -9,10 +9,10 @@ package import Observability
 /// librdkafka commits what is stored each second, at a revocation and at the end.
 ///
 /// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody
-/// calls `next`; when they and those in somebody's hands reach `maximumOutstanding`, nothing more is
-/// taken until it is half of that, and where that lasts all partitions pause. A revoked partition is
-/// given up when its batches are finished, at the latest after `drainLimit`; what was not finished
-/// then is read again by its next owner.
+/// calls `next`; when they and those in somebody's hands reach `maximumOutstanding` or
+/// `maximumOutstandingBytes`, nothing more is taken until it is half of that, and where that lasts
+/// all partitions pause. A revoked partition is given up when its batches are finished, at the latest
+/// after `drainLimit`; what was not finished then is read again by its next owner.
 ///
 /// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
 /// outstanding, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends
@@ -28,7 +28,6 @@ package actor KafkaConsumer {
     let group: String
     let topics: [String]
     let maximumBatch: Int
-    let maximumOutstanding: Int
     let log: Log
     let client: KafkaClient
     nonisolated let availability: Availability
@@ -37,10 +36,10 @@ package actor KafkaConsumer {
     var tracker = OffsetTracker()
     /// Read, and not handed out yet.
     var ready: ReadyRecords
-    /// Since when too much is in hand to take more.
-    private var fullSince: ContinuousClock.Instant?
-    /// The partitions are paused for that.
-    var isHeldBack = false
+    private(set) var holdBack: HoldBack
+    private var fetchPrompt: FetchPrompt
+    /// How often librdkafka was asked to look whether it may fetch.
+    private(set) var fetchPrompts = 0
     /// Paused by us. Only these may be resumed: in 2.0.2 resuming another makes its fetching stale.
     var paused: Set<TopicPartition> = []
     /// Something came of them since they are ours. Only these may be paused: one whose first fetch
@@ -48,8 +47,6 @@ package actor KafkaConsumer {
     var flowing: Set<TopicPartition> = []
     private var lastTopic = TopicName()
     var isServeScheduled = false
-    /// The most events that waited in librdkafka's queue since it was last asked for more.
-    private var peak = 0
     var revocations: [Revocation] = []
     /// Being given up: what still arrives of them is not ours to hand out.
     var revoking: Set<TopicPartition> = []
@@ -71,18 +68,14 @@ package actor KafkaConsumer {
 
     /// Events taken in one go before the loop's others get their turn.
     private static let eventsPerServe = 1000
-    /// Fewer events than these are taken before librdkafka's limits can matter.
-    private static let noticeablePeak = 32
-    /// How long the queue may lie untouched; a member that is thrown out of its group after that
-    /// would have been silent for minutes.
-    private static let patience: Duration = .seconds(1)
     /// How long a revocation may wait for the batches in somebody's hands.
     static let drainLimit: Duration = .seconds(10)
 
     /// Starts librdkafka's threads; the group is joined by `run`. Topics that are not there yet are
     /// read when they appear. `maximumBatch` is the most that `next` gives at once;
-    /// `maximumOutstanding` counts records read and not finished, and pauses reading (what one turn
-    /// takes may exceed it).
+    /// `maximumOutstanding` counts records read and not finished, `maximumOutstandingBytes` their
+    /// keys, values and headers; either pauses reading, and what is in hand exceeds the latter by one
+    /// record at most. As much again (64 MiB) librdkafka holds ahead.
     ///
     /// - Throws: `KafkaError` when the configuration cannot be used, naming the property.
     package init(
@@ -91,17 +84,21 @@ package actor KafkaConsumer {
         topics: [String],
         maximumBatch: Int = 500,
         maximumOutstanding: Int = 10_000,
+        maximumOutstandingBytes: Int = 64 << 20,
         on loop: EventLoop,
         log: Log = .disabled,
         metrics: Metrics? = nil
     ) throws(KafkaError) {
-        precondition(maximumBatch > 0 && maximumOutstanding > 0)
+        precondition(maximumBatch > 0 && maximumOutstanding > 0 && maximumOutstandingBytes > 0)
         guard !group.isEmpty else { throw .property("group.id", "must not be empty") }
         self.loop = loop
         self.group = group
         self.topics = topics
         self.maximumBatch = maximumBatch
-        self.maximumOutstanding = maximumOutstanding
+        holdBack = HoldBack(
+            maximumRecords: maximumOutstanding,
+            maximumBytes: maximumOutstandingBytes
+        )
         self.log = log
         self.metrics = metrics
         queueGauge = metrics?.gauge(.kafkaReadAhead, ["group": group])
@@ -111,6 +108,10 @@ package actor KafkaConsumer {
             configuration,
             log: log,
             metrics: metrics
+        )
+        fetchPrompt = FetchPrompt(
+            limitRecords: client.queueLimits.records,
+            limitBytes: client.queueLimits.bytes
         )
         availability = Availability([
             .life: "consumer \(group) is not running",
@@ -131,7 +132,7 @@ package actor KafkaConsumer {
         if let failure { throw failure }
         guard state == .idle || state == .running, !Task.isCancelled else { return nil }
         if waiters.isEmpty, let batch = takeBatch() {
-            resumeReading()
+            adjustReading()
             return batch
         }
         lastWaiter += 1
@@ -153,7 +154,7 @@ package actor KafkaConsumer {
         guard state == .running || state == .stopping else { return }
         store(positions)
         if !revocations.isEmpty { settleRevocations() }
-        resumeReading()
+        adjustReading()
         if state == .stopping { advanceStop() }
     }
 
@@ -165,8 +166,14 @@ package actor KafkaConsumer {
     }
 
     private func takeBatch() -> KafkaBatch? {
-        guard let records = ready.take() else { return nil }
-        return KafkaBatch(records: records, id: tracker.handOut(records))
+        guard let (records, bytes) = ready.take() else { return nil }
+        var start = 0
+        while start < records.count {
+            let end = records.endOfRun(from: start)
+            counter(of: records[start].topic)?.add(end - start)
+            start = end
+        }
+        return KafkaBatch(records: records, id: tracker.handOut(records, bytes: bytes))
     }
 
     private func handOut() {
@@ -197,15 +204,18 @@ package actor KafkaConsumer {
         var budget = Self.eventsPerServe
         // What a record costs is spent here: it goes through locals, and is looked at with others.
         var arrived: [KafkaRecord] = []
+        var arrivedBytes = 0
+        var takenBytes = 0
         var topic = lastTopic
         var room = room
-        while budget > 0, arrived.count < room,
+        while budget > 0, arrived.count < room.records, arrivedBytes < room.bytes,
             client.serveOne({ event in
                 guard case .records = event.kind else {
                     accept(&arrived)
                     return handle(event)
                 }
                 event.forEachRecord(&topic) {
+                    arrivedBytes += $0.sizeBytes
                     arrived.append($0)
                 } failure: { error, partition in
                     client.count(error)
@@ -214,26 +224,27 @@ package actor KafkaConsumer {
             })
         {
             budget -= 1
-            if arrived.count >= maximumBatch { accept(&arrived) }
-            if arrived.isEmpty { room = self.room }
+            // Held back, whatever comes is of a partition that is not paused yet: at once, it is.
+            if arrived.count >= maximumBatch || holdBack.isHeldBack { accept(&arrived) }
+            if arrived.isEmpty {
+                takenBytes += arrivedBytes
+                arrivedBytes = 0
+                room = self.room
+            }
         }
         accept(&arrived)
         lastTopic = topic
-        askForMore(after: Self.eventsPerServe - budget)
+        if fetchPrompt.took(
+            records: Self.eventsPerServe - budget,
+            bytes: takenBytes + arrivedBytes
+        ) {
+            fetchPrompts += 1
+            client.wakeFetching()
+        }
         handOut()
-        holdBack()
+        adjustReading()
         if budget == 0 { serveSoon() }
         if state == .stopping { advanceStop() }
-    }
-
-    /// Tells librdkafka each time that half of what it held ahead of us is taken: it may have
-    /// stopped fetching for having held too much.
-    private func askForMore(after taken: Int) {
-        let length = client.queueLength
-        peak = max(peak, length + taken)
-        guard peak >= Self.noticeablePeak, length <= peak / 2 else { return }
-        peak = length
-        client.wakeFetching()
     }
 
     private func serveSoon() {
@@ -276,8 +287,7 @@ package actor KafkaConsumer {
                 unwanted.insert(partition)
             } else {
                 flowing.insert(partition)
-                if isHeldBack, !paused.contains(partition) { pause([partition]) }
-                counter(of: partition.topic)?.add(end - start)
+                if holdBack.isHeldBack, !paused.contains(partition) { pause([partition]) }
             }
             start = end
         }
@@ -342,32 +352,23 @@ package actor KafkaConsumer {
     // MARK: Holding back
 
     private var outstanding: Int { ready.count + tracker.outstandingRecords }
-    private var isFull: Bool { outstanding >= maximumOutstanding }
-    /// How many records may be taken now.
-    private var room: Int {
-        isHeldBack || state == .stopping ? .max : max(0, maximumOutstanding - outstanding)
+    private var outstandingBytes: Int { ready.bytes + tracker.outstandingBytes }
+    /// How many records, and how many bytes of them, may be taken now.
+    private var room: (records: Int, bytes: Int) {
+        if holdBack.isHeldBack || state == .stopping { return (.max, .max) }
+        return (
+            holdBack.maximumRecords - outstanding, holdBack.maximumBytes - outstandingBytes
+        )
     }
 
-    /// When too much is in hand nothing is taken, and librdkafka's own bound stops its fetching. If
-    /// that lasts, the partitions pause and the queue is served on, for the group's questions are in
-    /// it too. Not at once: a pause throws away what librdkafka has fetched ahead.
-    private func holdBack() {
-        guard state == .running, isFull, !isHeldBack else { return }
-        let since = fullSince ?? .now
-        fullSince = since
-        guard .now - since >= Self.patience else { return }
-        isHeldBack = true
-        pause(flowing)
-        serveSoon()
-    }
-
-    private func resumeReading() {
-        guard fullSince != nil, outstanding <= maximumOutstanding / 2, state == .running else {
-            return
+    /// To be called whenever what is in hand became more or less.
+    func adjustReading() {
+        guard state == .running else { return }
+        switch holdBack.inHand(records: outstanding, bytes: outstandingBytes, at: .now) {
+        case .none: return
+        case .pause: pause(flowing)
+        case .readOn: resume(paused)
         }
-        fullSince = nil
-        isHeldBack = false
-        resume(paused)
         // What waits in the queue was announced long ago.
         serveSoon()
     }

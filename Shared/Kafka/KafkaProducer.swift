@@ -250,7 +250,7 @@ package actor KafkaProducer {
         }
     }
 
-    private func answer(_ number: Int, _ error: KafkaError?) {
+    func answer(_ number: Int, _ error: KafkaError?) {
         guard slots.indices.contains(number - 1) else { return }
         let slot = slots[number - 1]
         freeSlots.append(number - 1)
@@ -339,16 +339,17 @@ package actor KafkaProducer {
         serve()
     }
 
-    private func answerAllUnanswered() {
+    /// A record that was acknowledged before stays so, whatever becomes of its `send`.
+    func answerAllUnanswered() {
         guard state == .closing else { return }
+        let free = Set(freeSlots)
+        for (number, slot) in slots.enumerated() where !free.contains(number) {
+            sendings[slot.sending]?.errors[slot.index] = .timedOut
+            failed?.add()
+        }
         let rest = sendings.values
         sendings.removeAll()
-        for var sending in rest {
-            for index in sending.errors.indices where sending.errors[index] == nil {
-                sending.errors[index] = .timedOut
-            }
-            sending.continuation.resume(returning: sending.errors)
-        }
+        for sending in rest { sending.continuation.resume(returning: sending.errors) }
         client.abandon()
         end()
     }

@@ -72,9 +72,18 @@ package struct KafkaOutgoing: Sendable, Equatable {
 
 extension KafkaRecord {
     var topicPartition: TopicPartition { TopicPartition(topic: topic, partition: partition) }
+
+    /// What it holds in memory of its own: key, value and headers.
+    var sizeBytes: Int {
+        var size = (key?.count ?? 0) + (value?.count ?? 0)
+        for header in headers { size += header.name.utf8.count + header.value.count }
+        return size
+    }
 }
 
 extension [KafkaRecord] {
+    var sizeBytes: Int { indices.reduce(0) { $0 + self[$1].sizeBytes } }
+
     func partition(at index: Int) -> TopicPartition { self[index].topicPartition }
 
     /// One above the last record of those of one partition that begin at `start`. By index: no

@@ -15,25 +15,69 @@ struct KafkaStatistics: Equatable {
         var committed: Int64?
     }
 
+    init() {}
+
+    /// The text has some kilobytes a partition, each second, and nearly all of it is passed over.
     init(_ json: [UInt8]) {
-        guard let root = try? JSONValue.parse(json) else { return }
-        for broker in root["brokers"]?.object?.values ?? [] {
-            if broker["state"]?.string == "UP" { isBrokerUp = true }
+        let read = try? JSONReader.read(json) { reader throws(JSONError) in
+            var statistics = KafkaStatistics()
+            try statistics.read(&reader)
+            return statistics
         }
-        for (topic, value) in root["topics"]?.object ?? JSONObject() {
-            for (number, partition) in value["partitions"]?.object ?? JSONObject() {
-                // Negative where it is not known; -1 is a partition for what has none yet.
-                let offsets = ["ls_offset", "hi_offset", "committed_offset"].map {
-                    partition[$0]?.integer.flatMap { $0 >= 0 ? Int64($0) : nil }
+        self = read ?? KafkaStatistics()
+    }
+
+    private mutating func read(_ reader: inout JSONReader) throws(JSONError) {
+        try reader.object { key, reader throws(JSONError) in
+            if key.isEqual(to: "brokers") {
+                try reader.object { _, reader throws(JSONError) in try readBroker(&reader) }
+            } else if key.isEqual(to: "topics") {
+                try reader.object { topic, reader throws(JSONError) in
+                    let topic = topic.text
+                    try reader.object { key, reader throws(JSONError) in
+                        guard key.isEqual(to: "partitions") else { return }
+                        try reader.object { number, reader throws(JSONError) in
+                            let number = Int32(number.text)
+                            try readPartition(number, of: topic, &reader)
+                        }
+                    }
                 }
-                guard let number = Int32(number), number >= 0, let end = offsets[0] ?? offsets[1]
-                else { continue }
-                partitions[TopicPartition(topic: topic, partition: number)] = Partition(
-                    end: end,
-                    committed: offsets[2]
-                )
             }
         }
+    }
+
+    private mutating func readBroker(_ reader: inout JSONReader) throws(JSONError) {
+        try reader.object { key, reader throws(JSONError) in
+            if key.isEqual(to: "state"), try reader.string() == "UP" { isBrokerUp = true }
+        }
+    }
+
+    private mutating func readPartition(
+        _ number: Int32?,
+        of topic: String,
+        _ reader: inout JSONReader
+    ) throws(JSONError) {
+        var (stable, high, committed): (Int64?, Int64?, Int64?)
+        try reader.object { key, reader throws(JSONError) in
+            if key.isEqual(to: "ls_offset") {
+                stable = try offset(&reader)
+            } else if key.isEqual(to: "hi_offset") {
+                high = try offset(&reader)
+            } else if key.isEqual(to: "committed_offset") {
+                committed = try offset(&reader)
+            }
+        }
+        // Partition -1 is for what has none yet.
+        guard let number, number >= 0, let end = stable ?? high else { return }
+        partitions[TopicPartition(topic: topic, partition: number)] = Partition(
+            end: end,
+            committed: committed
+        )
+    }
+
+    /// Negative where it is not known.
+    private func offset(_ reader: inout JSONReader) throws(JSONError) -> Int64? {
+        try reader.integer().flatMap { $0 >= 0 ? Int64($0) : nil }
     }
 }
 

@@ -65,6 +65,7 @@ struct OffsetTracker: Sendable {
 
     private struct Batch {
         let count: Int
+        let bytes: Int
         let shares: [Share]
     }
 
@@ -74,6 +75,8 @@ struct OffsetTracker: Sendable {
     private var lastEpoch = 0
     /// Records in batches that were handed out and did not come back yet.
     private(set) var outstandingRecords = 0
+    /// What those records take.
+    private(set) var outstandingBytes = 0
 
     var outstandingBatches: Int { batches.count }
     var partitions: [TopicPartition] { Array(tracks.keys) }
@@ -110,7 +113,7 @@ struct OffsetTracker: Sendable {
     }
 
     /// - Returns: The number of the batch, to be finished with.
-    mutating func handOut(_ records: [KafkaRecord]) -> Int {
+    mutating func handOut(_ records: [KafkaRecord], bytes: Int) -> Int {
         var ends: [TopicPartition: Int64] = [:]
         var start = 0
         while start < records.count {
@@ -130,8 +133,9 @@ struct OffsetTracker: Sendable {
             shares.append(Share(partition: partition, epoch: epoch, number: number))
         }
         lastBatch += 1
-        batches[lastBatch] = Batch(count: records.count, shares: shares)
+        batches[lastBatch] = Batch(count: records.count, bytes: bytes, shares: shares)
         outstandingRecords += records.count
+        outstandingBytes += bytes
         return lastBatch
     }
 
@@ -139,6 +143,7 @@ struct OffsetTracker: Sendable {
     mutating func finish(_ batch: Int) -> [Position] {
         guard let batch = batches.removeValue(forKey: batch) else { return [] }
         outstandingRecords -= batch.count
+        outstandingBytes -= batch.bytes
         return batch.shares.compactMap { share in
             guard tracks[share.partition]?.epoch == share.epoch,
                 let offset = tracks[share.partition]?.finish(share.number)

@@ -3,39 +3,51 @@
 struct ReadyRecords {
     private let maximumBatch: Int
     /// Whole batches: `whole[first...]`.
-    private var whole: [[KafkaRecord]] = []
+    private var whole: [Batch] = []
     private var first = 0
     /// The batch that grows.
-    private var open: [KafkaRecord] = []
+    private var open = Batch()
     private(set) var count = 0
+    /// What the records' keys, values and headers take.
+    private(set) var bytes = 0
+
+    private struct Batch {
+        var records: [KafkaRecord] = []
+        var bytes = 0
+    }
 
     init(maximumBatch: Int) { self.maximumBatch = maximumBatch }
 
     /// Takes records over; those that make a batch by themselves stay the array that they are.
     mutating func append(_ records: inout [KafkaRecord]) {
+        let size = records.sizeBytes
         count += records.count
-        if open.isEmpty, records.count <= maximumBatch {
-            swap(&open, &records)
+        bytes += size
+        if open.records.isEmpty, records.count <= maximumBatch {
+            swap(&open.records, &records)
+            open.bytes = size
             closeFull()
             return
         }
         for record in records {
-            open.append(record)
+            open.bytes += record.sizeBytes
+            open.records.append(record)
             closeFull()
         }
         records.removeAll(keepingCapacity: true)
     }
 
     private mutating func closeFull() {
-        guard open.count == maximumBatch else { return }
+        guard open.records.count == maximumBatch else { return }
         whole.append(open)
-        open = []
+        open = Batch()
     }
 
-    /// - Returns: The oldest records, at most a batch of them; `nil` when there are none.
-    mutating func take() -> [KafkaRecord]? {
+    /// - Returns: The oldest records, at most a batch of them, and what they take; `nil` when there
+    ///   are none.
+    mutating func take() -> (records: [KafkaRecord], bytes: Int)? {
         guard count > 0 else { return nil }
-        var batch: [KafkaRecord] = []
+        var batch = Batch()
         if first < whole.count {
             swap(&batch, &whole[first])
             first += 1
@@ -47,8 +59,9 @@ struct ReadyRecords {
         } else {
             swap(&batch, &open)
         }
-        count -= batch.count
-        return batch
+        count -= batch.records.count
+        bytes -= batch.bytes
+        return (batch.records, batch.bytes)
     }
 
     mutating func removeAll() { self = ReadyRecords(maximumBatch: maximumBatch) }
@@ -56,8 +69,8 @@ struct ReadyRecords {
     /// Drops those of some partitions.
     mutating func removeAll(of partitions: Set<TopicPartition>) {
         var rest = ReadyRecords(maximumBatch: maximumBatch)
-        while let batch = take() {
-            var kept = batch.filter { !partitions.contains($0.topicPartition) }
+        while let (records, _) = take() {
+            var kept = records.filter { !partitions.contains($0.topicPartition) }
             rest.append(&kept)
         }
         self = rest

@@ -131,6 +131,8 @@ extension PostgresError {
             ("no password supplied", "no password supplied"),
             ("pg_hba.conf", "the server's pg_hba.conf refuses it"),
             ("certificate verify failed", "the server's certificate is not trusted"),
+            ("root certificate file", "the file of sslrootcert cannot be read"),
+            ("does not match host name", "the server's certificate is for another host"),
             ("certificate", "the certificate was refused"),
             ("does not support SSL", "the server has no TLS"),
             ("SSL", "TLS failed"),

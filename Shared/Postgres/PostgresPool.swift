@@ -79,10 +79,10 @@ package actor PostgresPool {
 
     // MARK: Life
 
-    /// Keeps the connections until the task is cancelled, then drains and closes.
+    /// Keeps the connections until the task is cancelled or the loop stops, then drains and closes.
     package func run() async throws {
         start()
-        while !Task.isCancelled { try? await loop.sleep(for: .seconds(86_400)) }
+        while (try? await loop.sleep(for: .seconds(86_400))) != nil {}
         await close()
     }
 
@@ -172,9 +172,11 @@ package actor PostgresPool {
     }
 
     private func unavailable() -> PostgresError {
-        PostgresError(
+        // Where none is open at all, the reason is why none can be opened.
+        let reason = shared.isEmpty ? lastError.map { ": \($0.description)" } ?? "" : ""
+        return PostgresError(
             .unavailable,
-            "no connection to Postgres came free in time",
+            "no connection to Postgres came free in time" + reason,
             sqlState: lastError?.sqlState,
             detail: lastError?.debugDescription ?? ""
         )

@@ -29,6 +29,12 @@ extension HTTPServerConfiguration {
             in: 1024...(1 << 30),
             default: maximumBodyBytes
         )
+        maximumHeldBodyBytes = try reader.integer(
+            "HTTP_MAX_HELD_BODY_BYTES",
+            in: maximumBodyBytes...(1 << 40),
+            default: max(maximumHeldBodyBytes, maximumBodyBytes)
+        )
+        accessLog = try reader.boolean("HTTP_ACCESS_LOG", default: true)
         maximumConnections = try reader.integer(
             "HTTP_MAX_CONNECTIONS",
             in: 1...1_000_000,

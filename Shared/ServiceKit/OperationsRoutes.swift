@@ -4,10 +4,10 @@ internal import Observability
 
 extension Router {
     /// `GET /livez`: the process turns. `GET /readyz`: 200, or 503 with the name of each part that
-    /// is not ready and why. `GET /metrics`: Prometheus' text.
+    /// is not ready and why. `GET /metrics`: Prometheus' text. Their access log is at debug.
     package mutating func addOperationsRoutes(_ runtime: ServiceRuntime) {
-        on(.get, "/livez") { _ in .text("ok\n") }
-        on(.get, "/readyz") { _ in
+        on(.get, "/livez", logLevel: .debug) { _ in .text("ok\n") }
+        on(.get, "/readyz", logLevel: .debug) { _ in
             let problems = runtime.readiness.problems()
             guard !problems.isEmpty else { return .json(["status": "ready"]) }
             let list = problems.map { problem -> JSONValue in
@@ -15,7 +15,7 @@ extension Router {
             }
             return .json(["status": "not ready", "notReady": .array(list)], status: 503)
         }
-        on(.get, "/metrics") { _ in
+        on(.get, "/metrics", logLevel: .debug) { _ in
             var response = HTTPServerResponse.text(runtime.metrics.exposition())
             response.headers["content-type"] = "text/plain; version=0.0.4; charset=utf-8"
             return response

@@ -39,8 +39,10 @@ package func runService<Configuration: Sendable>(
     let configuration: Configuration
     let runtime: ServiceRuntime
     let grace: Duration
+    var format: LogFormat?
     do {
         let reader = try ConfigurationReader.ofProcess()
+        format = try? logFormat(reader)
         let log = try makeLog(service, reader)
         grace = try reader.duration(
             "SHUTDOWN_GRACE",
@@ -56,7 +58,7 @@ package func runService<Configuration: Sendable>(
             readiness: Readiness()
         )
     } catch {
-        fail(service, "cannot start", error, exitCode: 78)
+        fail(service, "cannot start", error, exitCode: 78, format: format)
     }
     runtime.metrics.gauge(.serviceInfo, ["service": service, "version": carillonVersion]).set(1)
     watchTurns(runtime)
@@ -66,13 +68,14 @@ package func runService<Configuration: Sendable>(
         let life = ServiceLife(parts, runtime: runtime, grace: grace)
         let failure = await life.run()
         if let failure {
-            fail(service, "failed", failure, exitCode: (failure as? ServiceFailure)?.exitCode ?? 1)
+            let exitCode = (failure as? ServiceFailure)?.exitCode ?? 1
+            fail(service, "failed", failure, exitCode: exitCode, format: format)
         }
         runtime.log.info("stopped")
         // Not `exit`: its handlers would free what the loops' threads still use.
         _exit(0)
     } catch {
-        fail(service, "cannot start", error, exitCode: 78)
+        fail(service, "cannot start", error, exitCode: 78, format: format)
     }
 }
 
@@ -208,24 +211,24 @@ package func makeLog(_ service: String, _ reader: ConfigurationReader) throws ->
                 + LogLevel.allCases.map(\.name).joined(separator: ", ")
         )
     }
-    let format = try reader.oneOf(
-        "LOG_FORMAT",
-        default: isatty(STDOUT_FILENO) == 1 ? LogFormat.text : .json
-    )
-    return Log(service: service, level: level, format: format)
+    return Log(service: service, level: level, format: try logFormat(reader))
 }
 
+private func logFormat(_ reader: ConfigurationReader) throws -> LogFormat {
+    try reader.oneOf("LOG_FORMAT", default: defaultLogFormat())
+}
+
+private func defaultLogFormat() -> LogFormat { isatty(STDOUT_FILENO) == 1 ? .text : .json }
+
+/// In the format that was asked for, where that could be read.
 private func fail(
     _ service: String,
     _ message: StaticString,
     _ error: any Error,
-    exitCode: Int32
+    exitCode: Int32,
+    format: LogFormat?
 ) -> Never {
-    let log = Log(
-        service: service,
-        level: .info,
-        format: isatty(STDOUT_FILENO) == 1 ? .text : .json
-    )
+    let log = Log(service: service, level: .info, format: format ?? defaultLogFormat())
     var data: [LogKey: LogValue] = [.error: .string("\(error)")]
     if let error = error as? ConfigurationError { data[.variable] = .string(error.variable) }
     log.critical(message, data)

@@ -6,6 +6,9 @@ The honest client sends a GET every few milliseconds over one connection, first 
 each kind of peers: `p50` and `p99` of its answers' times in milliseconds, and the server's resident
 memory in bytes.
 
+The idle ones have each had a request answered before, every eighth of them one with a body of 60 kB,
+and are all there at the end. Slow and greedy ones whom the server cuts off come back at once.
+
 The peers make way for the honest client, as they would on machines of their own: they are as nice as
 can be, and it runs before all others where that is allowed. What is left is the server's part.
 """
@@ -24,6 +27,7 @@ SECONDS = 4
 IDLE, SLOW, GREEDY = 5000, 1000, 1000
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
+LARGE = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60000
 
 
 def connect():
@@ -65,53 +69,100 @@ def give_way():
     os.nice(19)
 
 
-def beside(work, count, first=b""):
-    """The honest client's figures while another process does `work` on its peers over and over."""
+def beside(work, count, begin):
+    """The honest client's figures while another process does `work` on each of its peers over and
+    over. A peer for which it returns false is gone, and begins anew."""
     ready, is_ready = os.pipe()
     child = os.fork()
     if child == 0:
         give_way()
-        peers = []
-        for _ in range(count):
-            peer = connect()
-            if first:
-                peer.sendall(first)
-            peer.setblocking(False)
-            peers.append(peer)
+        peers = [begin(number) for number in range(count)]
         os.write(is_ready, b"!")
         while True:
-            work(peers)
+            for number, peer in enumerate(peers):
+                if not work(peer):
+                    peer.close()
+                    peers[number] = begin(number)
             time.sleep(0.1)
     os.close(is_ready)
     if os.read(ready, 1) != b"!":
         sys.exit("the peers could not connect")
     os.close(ready)
     try:
-        return honest()
+        figures = honest()
+        # Those that were cut off just now are on their way back.
+        end = time.monotonic() + 10
+        while connections() < count:
+            if time.monotonic() > end:
+                sys.exit("of %d peers only %d are left" % (count, connections()))
+            time.sleep(0.1)
+        return figures
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
+def connections():
+    """How many sockets the server has open, its listener included."""
+    folder = "/proc/%d/fd" % PID
+    count = 0
+    for name in os.listdir(folder):
+        try:
+            count += os.readlink("%s/%s" % (folder, name)).startswith("socket:")
+        except FileNotFoundError:
+            pass
+    return count
+
+
+def sending(first):
+    def begin(_):
+        peer = connect()
+        peer.sendall(first)
+        peer.setblocking(False)
+        return peer
+
+    return begin
+
+
+def answered(number):
+    peer = connect()
+    peer.sendall(LARGE if number % 8 == 0 else GET)
+    got = b""
+    while not got.endswith(b"}"):
+        part = peer.recv(4096)
+        if not part:
+            sys.exit("a peer was cut off before it was idle")
+        got += part
+    peer.setblocking(False)
+    return peer
+
+
 def rest(_):
-    pass
+    return True
 
 
-def dribble(peers):
-    for peer in peers:
-        try:
-            peer.send(b"x")
-        except OSError:
-            pass
+def dribble(peer):
+    """A byte at a time; the server says 408 and ends when it has had enough."""
+    try:
+        peer.send(b"x")
+        # Whatever comes, it is the end.
+        peer.recv(4096)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
-def devour(peers):
+def devour(peer):
     """Sends as many requests as the server takes, and never reads an answer."""
-    for peer in peers:
-        try:
-            peer.send(GET * 20)
-        except OSError:
-            pass
+    try:
+        peer.send(GET * 20)
+        return True
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def hammered():
@@ -142,11 +193,11 @@ def main():
     honest(1)
     figures = {
         "alone": honest(),
-        "idle": beside(rest, IDLE),
-        "request_line": beside(dribble, SLOW, b"GET /"),
-        "headers": beside(dribble, SLOW, GET[:-2] + b"X: "),
-        "body": beside(dribble, SLOW, POST),
-        "devour": beside(devour, GREEDY),
+        "idle": beside(rest, IDLE, answered),
+        "request_line": beside(dribble, SLOW, sending(b"GET /")),
+        "headers": beside(dribble, SLOW, sending(GET[:-2] + b"X: ")),
+        "body": beside(dribble, SLOW, sending(POST)),
+        "devour": beside(devour, GREEDY, sending(GET)),
         "hammer": hammered(),
     }
     print(json.dumps(figures))

@@ -223,16 +223,33 @@ extension EndToEndTests {
         func brokerAbsent() async throws {
             let process = try await dispatcher(kafka: "127.0.0.1:1")
             let url = "http://127.0.0.1:\(try await process.port())"
-            let reason = try await eventually("readyz says why") {
+            let reasons = try await eventually("readyz says why") {
                 let answer = try await http("GET", "\(url)/readyz")
                 #expect(answer.status == 503)
-                return try JSONValue.parse(answer.body)["notReady"]?.array?
-                    .first { $0["part"]?.string == "kafka producer" }?["reason"]?.string
-                    .flatMap { $0.contains("reaches no broker") ? $0 : nil }
+                var reasons: [String: String] = [:]
+                for part in try JSONValue.parse(answer.body)["notReady"]?.array ?? [] {
+                    reasons[part["part"]?.string ?? ""] = part["reason"]?.string
+                }
+                return reasons["kafka producer"]?.contains("reaches no broker") == true
+                    ? reasons : nil
             }
-            #expect(reason.contains("_TRANSPORT"))
+            #expect(reasons["kafka producer"]?.contains("_TRANSPORT") == true)
+            // It waits for Postgres first, so that no partition is taken that cannot be worked on.
+            #expect(reasons["kafka consumer"]?.contains("is not running") == true, "\(reasons)")
             #expect(try await http("GET", "\(url)/livez").status == 200)
             #expect(await process.stop() == .status(0), "\(process.lastWords)")
+        }
+
+        @Test("The line that says why it cannot start has the format that was asked for")
+        func lastLineHasTheFormat() async throws {
+            for (format, start) in [("json", "{\"time\":"), ("text", "20")] {
+                let answer = try await run(
+                    Stack.executable("carillon-dispatcher"),
+                    environment: ["LOG_FORMAT": format, "HTTP_PORT": "eighty"]
+                )
+                #expect(answer.exit == .status(78), "\(answer)")
+                #expect(answer.output.hasPrefix(start), "\(answer)")
+            }
         }
 
         @Test("A cluster that refuses the producer for good: the service ends with 1 and says why")

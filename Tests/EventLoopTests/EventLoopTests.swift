@@ -200,4 +200,63 @@ struct EventLoopTests {
         #expect(turn >= .milliseconds(115))
         await loop.stop()
     }
+
+    /// A timer that is started sets libuv's clock.
+    @Test func aTurnThatStartsATimerIsTimedFromItsBeginning() async throws {
+        try await expectTurn(of: .milliseconds(115), descriptors: 1) { loop in
+            usleep(120_000)
+            loop.schedule(after: .seconds(3600)) {}
+        }
+    }
+
+    /// libuv looks at the descriptors again, and at its clock, when it was given 1024 of them.
+    @Test func aTurnOfMoreDescriptorsThanLibuvTakesAtOnceIsTimedFromItsBeginning() async throws {
+        var limit = rlimit()
+        let number = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        #expect(unsafe getrlimit(number, &limit) == 0)
+        let before = limit
+        limit.rlim_cur = max(limit.rlim_cur, min(limit.rlim_max, 16_384))
+        unsafe setrlimit(number, &limit)
+        defer {
+            var before = before
+            unsafe setrlimit(number, &before)
+        }
+        try await expectTurn(of: .milliseconds(190), descriptors: 1040) { _ in usleep(200) }
+    }
+
+    /// Each of the descriptors is ready in the same turn, and its callback runs `body` once.
+    private func expectTurn(
+        of least: Duration,
+        descriptors: Int,
+        _ body: @escaping @Sendable (EventLoop) -> Void
+    ) async throws {
+        let loop = try EventLoop(name: "test")
+        let (turns, told) = AsyncStream.makeStream(of: Duration.self)
+        // Readable from the start: they have a byte in them.
+        let pipes = (0..<descriptors).map { _ in
+            var ends: [Int32] = [0, 0]
+            var byte: UInt8 = 1
+            #expect(unsafe pipe(&ends) == 0 && write(ends[1], &byte, 1) == 1)
+            return (ends[0], ends[1])
+        }
+        loop.watchTurns(longerThan: .milliseconds(50)) { told.yield($0) }
+        loop.execute {
+            for (reader, _) in pipes {
+                var watch: DescriptorWatch?
+                watch = loop.watch(reader) { _ in
+                    watch?.close()
+                    watch = nil
+                    body(loop)
+                }
+                watch?.interest = .readable
+            }
+        }
+        // The turn that made the watches may be told, too.
+        for await turn in turns where turn >= least { break }
+        await loop.stop()
+        for (reader, writer) in pipes {
+            close(reader)
+            close(writer)
+        }
+    }
 }

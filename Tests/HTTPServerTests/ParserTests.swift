@@ -44,6 +44,18 @@ struct ParserTests {
         #expect(!parser.isInsideRequest)
     }
 
+    /// There are thousands of connections, and most of them wait.
+    @Test func itKeepsLittleMemoryWhileItWaits() {
+        var parser = HTTP1Parser(limits: limits)
+        let body = String(repeating: "x", count: 50_000)
+        let start = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+        _ = events(&parser, start + body)
+        #expect(parser.bodyBytes == 50_000)
+        #expect(parser.spareBytes <= Connection.keptBytes)
+        #expect(events(&parser, body) == ["end " + body + body])
+        #expect(parser.spareBytes <= Connection.keptBytes)
+    }
+
     @Test func aFailureIsFinal() {
         var parser = HTTP1Parser(limits: limits)
         #expect(events(&parser, "GET /\r\n") == ["failure 400"])

@@ -1,11 +1,12 @@
 import Cryptography
 import EventLoop
 import Foundation
-import HTTPServer
 import HTTPTransport
 import Observability
 import Support
 import Testing
+
+@testable import HTTPServer
 
 /// Driven by libcurl, so that another TLS and another HTTP/2 than ours say what they see.
 @Suite(.timeLimit(.minutes(1)))
@@ -157,6 +158,41 @@ struct TLSTests {
                 try await client.call(server.tlsPort, "/who", .http1Only)
             }
         }
+    }
+
+    /// As when there were no descriptors left for a moment: the files do not change again.
+    @Test func filesThatCouldNotBeReadAreTriedAgain() throws {
+        let folder = try TemporaryFolder()
+        let pair = try CertificateAuthority.make(commonName: "Test CA").issue()
+        let key = folder.path("server.key")
+        let lines = Lines()
+        // In place, and with the same time, so that the files look the same.
+        func write(_ text: String, at seconds: Int) throws {
+            let file = try #require(FileHandle(forWritingAtPath: key))
+            try file.write(contentsOf: Data(text.utf8))
+            try file.close()
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSince1970: Double(seconds))],
+                ofItemAtPath: key
+            )
+        }
+        try folder.write(pair.certificatePEM, "server.pem")
+        try folder.write(pair.privateKeyPEM, "server.key")
+        let source = try TLSContextSource(
+            HTTPServerConfiguration.TLS(
+                port: 0,
+                certificate: .files(certificate: folder.path("server.pem"), privateKey: key)
+            ),
+            log: lines.log(.info)
+        )
+        try write(String(repeating: "x", count: pair.privateKeyPEM.utf8.count), at: 1_000_000_000)
+        for _ in 0..<3 { source.reloadIfChanged() }
+        #expect(lines.all.count == 1)
+        #expect(lines.all.first?.contains("certificate not reloaded") == true)
+        try write(pair.privateKeyPEM, at: 1_000_000_000)
+        for _ in 0..<3 { source.reloadIfChanged() }
+        #expect(lines.all.count == 2)
+        #expect(lines.all.last?.contains("certificate reloaded") == true)
     }
 
     @Test func aCertificateIsTakenFromItsFilesWhenTheyChange() async throws {

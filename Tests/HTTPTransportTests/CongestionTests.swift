@@ -195,7 +195,7 @@ private final class Peak: @unchecked Sendable {
             try await bench.loop.onLoop { tunnel.isPaused = false }
             // What the socket had taken may arrive; what is said not to have been sent does not.
             let notSent = all.indices.filter { all[$0].error?.requestWasNotSent == true }
-            #expect(!notSent.isEmpty && notSent.count < all.count)
+            #expect(!notSent.isEmpty)
             #expect(try await bench.send(["/first"]).first?.status == 200)
             let arrived = Set(server.received.map(\.path))
             #expect(notSent.allSatisfy { !arrived.contains("/\($0)") })

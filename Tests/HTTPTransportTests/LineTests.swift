@@ -103,6 +103,34 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
         }
     }
 
+    @Test("What was out when it was withdrawn is not sent again where the peer refuses it")
+    func refusedAfterwards() async throws {
+        let gate = Gate()
+        try await withLocalServer(maxConcurrentStreams: 10) { _ in
+            await gate.wait()
+            return HTTPServerResponse(status: 200, effect: .reset(code: 7))
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let results = try await bench.start(paths(10))
+                _ = try await eventually("requests") { server.received.count == 10 ? () : nil }
+                try await loop.onLoop {
+                    bench.pool.withdraw()
+                    #expect(bench.pool.requestsInside == 10)
+                }
+                await gate.open()
+                let all = try await eventually("all") { results.all(10) }
+                #expect(all.allSatisfy { $0.error?.kind == .withdrawn })
+                #expect(all.allSatisfy { $0.error?.requestWasNotSent == true })
+                #expect(server.received.count == 10)
+            }
+        }
+    }
+
     @Test("Without an owner all are withdrawn, and a completion may send again")
     func withdrawAll() async throws {
         try await withLocalServer(maxConcurrentStreams: 1) { _ in

@@ -238,6 +238,7 @@ struct JSONTestSuiteTests {
         for name in names {
             let data = try Data(contentsOf: URL(filePath: folder + "/" + name))
             let value = try? JSONValue.parse([UInt8](data))
+            expectAgreement([UInt8](data))
             if name.hasPrefix("y_") { #expect(value != nil, "\(name)") }
             if name.hasPrefix("n_") { #expect(value == nil, "\(name)") }
             if let value { #expect(try JSONValue.parse(value.bytes) == value, "\(name)") }

@@ -40,6 +40,7 @@ struct Running {
         topics: [String] = ["t"],
         maximumBatch: Int = 500,
         maximumOutstanding: Int = 10_000,
+        maximumOutstandingBytes: Int = 64 << 20,
         properties: [String: String] = [:],
         on loop: EventLoop,
         log: Log = .disabled,
@@ -51,6 +52,7 @@ struct Running {
             topics: topics,
             maximumBatch: maximumBatch,
             maximumOutstanding: maximumOutstanding,
+            maximumOutstandingBytes: maximumOutstandingBytes,
             on: loop,
             log: log,
             metrics: metrics

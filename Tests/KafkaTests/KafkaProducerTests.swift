@@ -1,4 +1,5 @@
 import EventLoop
+import Observability
 import Testing
 
 @testable import Kafka
@@ -123,6 +124,32 @@ struct KafkaProducerTests {
             let errors = try await sending.value
             #expect(errors.allSatisfy { $0?.isRetryable == true })
             await #expect(throws: KafkaError.closed) { try await producer.send(numbered(0..<1)) }
+        }
+    }
+
+    @Test("A record that was acknowledged stays so when the rest of its send is given up")
+    func partlyAnswered() async throws {
+        try await withLoop { loop in
+            let metrics = Metrics()
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: "127.0.0.1:1"),
+                on: loop,
+                metrics: metrics
+            )
+            let sending = Task(executorPreference: loop) {
+                try await producer.send(numbered(0..<3))
+            }
+            try await eventually("the records are with librdkafka") {
+                await producer.outstandingRecords == 3
+            }
+            let closing = Task(executorPreference: loop) { await producer.close() }
+            try await eventually("closing") { producer.notReadyReason() == "producer is closing" }
+            // As if the broker had answered for the second, and librdkafka never for the others.
+            await producer.answer(2, nil)
+            await producer.answerAllUnanswered()
+            #expect(try await sending.value == [.timedOut, nil, .timedOut])
+            #expect(metrics.counter(.kafkaProduced, ["outcome": "failed"]).value == 2)
+            await closing.value
         }
     }
 

@@ -31,22 +31,23 @@ struct OffsetTrackerTests {
     @Test("Only what is finished without a gap may be stored")
     func contiguous() {
         var tracker = tracker(zero)
-        let first = tracker.handOut(records(zero, 0...9))
-        let second = tracker.handOut(records(zero, 10...19))
-        let third = tracker.handOut(records(zero, 20...29))
+        let first = tracker.handOut(records(zero, 0...9), bytes: 1)
+        let second = tracker.handOut(records(zero, 10...19), bytes: 1)
+        let third = tracker.handOut(records(zero, 20...29), bytes: 1)
         #expect(tracker.finish(second).isEmpty)
         #expect(tracker.finish(first) == [.init(partition: zero, offset: 20)])
         #expect(!tracker.isDrained(zero))
         #expect(tracker.finish(third) == [.init(partition: zero, offset: 30)])
         #expect(tracker.isDrained(zero))
         #expect(tracker.outstandingRecords == 0)
+        #expect(tracker.outstandingBytes == 0)
     }
 
     @Test("Partitions of one batch move independently")
     func partitions() {
         var tracker = tracker(zero, one)
-        let slow = tracker.handOut(records(zero, [5]))
-        let mixed = tracker.handOut((records(zero, [6]) + records(one, [1, 2])))
+        let slow = tracker.handOut(records(zero, [5]), bytes: 1)
+        let mixed = tracker.handOut((records(zero, [6]) + records(one, [1, 2])), bytes: 1)
         #expect(tracker.finish(mixed) == [.init(partition: one, offset: 3)])
         #expect(tracker.finish(slow) == [.init(partition: zero, offset: 7)])
     }
@@ -57,7 +58,7 @@ struct OffsetTrackerTests {
         let parts = [
             records(zero, [1]), records(one, [7]), records(zero, [2]), records(one, [9]),
         ]
-        let batch = tracker.handOut(parts.flatMap { $0 })
+        let batch = tracker.handOut(parts.flatMap { $0 }, bytes: 1)
         let positions = tracker.finish(batch).sorted {
             $0.partition.partition < $1.partition.partition
         }
@@ -70,20 +71,21 @@ struct OffsetTrackerTests {
     @Test("Finishing twice changes nothing")
     func twice() {
         var tracker = tracker(zero)
-        let batch = tracker.handOut(records(zero, 0...4))
+        let batch = tracker.handOut(records(zero, 0...4), bytes: 1)
         #expect(tracker.finish(batch).count == 1)
         #expect(tracker.finish(batch).isEmpty)
         #expect(tracker.finish(99).isEmpty)
         #expect(tracker.outstandingRecords == 0)
+        #expect(tracker.outstandingBytes == 0)
     }
 
     @Test("What was handed out before a partition was lost stores nothing after it returned")
     func lostAndBack() {
         var tracker = tracker(zero)
-        let old = tracker.handOut(records(zero, 0...4))
+        let old = tracker.handOut(records(zero, 0...4), bytes: 1)
         tracker.drop(zero)
         tracker.assign(zero)
-        let new = tracker.handOut(records(zero, 0...4))
+        let new = tracker.handOut(records(zero, 0...4), bytes: 1)
         #expect(tracker.finish(old).isEmpty)
         #expect(!tracker.isDrained(zero))
         #expect(tracker.finish(new) == [.init(partition: zero, offset: 5)])
@@ -92,14 +94,14 @@ struct OffsetTrackerTests {
     @Test("A long-lived slow batch holds the position back, and no more")
     func longGap() {
         var tracker = tracker(zero)
-        let slow = tracker.handOut(records(zero, [0]))
+        let slow = tracker.handOut(records(zero, [0]), bytes: 1)
         for offset in 1...1000 as ClosedRange<Int64> {
-            let batch = tracker.handOut(records(zero, [offset]))
+            let batch = tracker.handOut(records(zero, [offset]), bytes: 1)
             #expect(tracker.finish(batch).isEmpty)
         }
         #expect(tracker.finish(slow) == [.init(partition: zero, offset: 1001)])
         for offset in 1001...1600 as ClosedRange<Int64> {
-            let batch = tracker.handOut(records(zero, [offset]))
+            let batch = tracker.handOut(records(zero, [offset]), bytes: 1)
             #expect(tracker.finish(batch) == [.init(partition: zero, offset: offset + 1)])
         }
     }
@@ -114,7 +116,7 @@ struct OffsetTrackerTests {
         ]
         #expect(tracker.lags([:]) == ["t": 0])
         #expect(tracker.lags(ends) == ["t": 105])
-        let batch = tracker.handOut(records(zero, 20...29))
+        let batch = tracker.handOut(records(zero, 20...29), bytes: 1)
         #expect(tracker.lags(ends) == ["t": 90])
         _ = tracker.finish(batch)
         #expect(tracker.lags(ends) == ["t": 80])
@@ -143,13 +145,13 @@ struct ReadyRecordsTests {
             next += round % 12
             ready.append(&arrived)
             #expect(arrived.isEmpty)
-            if round % 3 == 0, let batch = ready.take() {
+            if round % 3 == 0, let (batch, _) = ready.take() {
                 #expect(batch.count <= maximumBatch)
                 taken += batch.map(\.offset)
             }
             #expect(ready.count == Int(next) - taken.count)
         }
-        while let batch = ready.take() {
+        while let (batch, _) = ready.take() {
             #expect(!batch.isEmpty && batch.count <= maximumBatch)
             taken += batch.map(\.offset)
         }
@@ -167,9 +169,38 @@ struct ReadyRecordsTests {
         ready.removeAll(of: [TopicPartition(topic: "t", partition: 0)])
         #expect(ready.count == 10)
         var taken: [KafkaRecord] = []
-        while let batch = ready.take() { taken += batch }
+        while let (batch, _) = ready.take() { taken += batch }
         #expect(taken == records(0..<10, 1))
         ready.removeAll()
-        #expect(ready.take() == nil)
+        let nothing = ready.take()
+        #expect(nothing?.records == nil)
+    }
+
+    @Test("What they take is known, whatever comes, goes and is dropped")
+    func bytes() {
+        let header = KafkaHeader(name: "abc", value: "de")
+        var ready = ReadyRecords(maximumBatch: 3)
+        for partition in 0..<2 as Range<Int32> {
+            var arrived = (0..<5).map { offset in
+                KafkaRecord(
+                    topic: "t",
+                    partition: partition,
+                    offset: offset,
+                    key: [1],
+                    value: [UInt8](repeating: 0, count: 94),
+                    headers: [header]
+                )
+            }
+            ready.append(&arrived)
+        }
+        #expect(ready.bytes == 1000)
+        let first = ready.take()
+        #expect(first?.bytes == 300)
+        #expect(ready.bytes == 700)
+        ready.removeAll(of: [TopicPartition(topic: "t", partition: 0)])
+        #expect(ready.bytes == 500)
+        let rest = [ready.take(), ready.take()]
+        #expect(rest.map { $0?.bytes } == [300, 200])
+        #expect(ready.bytes == 0)
     }
 }

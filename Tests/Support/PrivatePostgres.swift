@@ -23,12 +23,16 @@ package final class PrivatePostgres: Sendable {
         return newest.map { "\(root)/\($0)/bin" }
     }()
 
+    /// A server's certificate and its key, in PEM. With one it speaks TLS to whoever asks.
+    package typealias Certificate = (certificatePEM: String, privateKeyPEM: String)
+
     package let port: Int
     package let url: String
-    private let password = String(UInt64.random(in: .min ... .max), radix: 36)
+    package let password: String
     private let programs: String
     private let folder: String
     private let settings: [String]
+    private let certificate: Certificate?
     private let server = Current()
 
     private actor Current {
@@ -38,17 +42,23 @@ package final class PrivatePostgres: Sendable {
 
     /// Makes a data folder and starts a server on it.
     ///
-    /// - Parameter settings: More of `name=value`; they win over those here.
+    /// - Parameters:
+    ///   - settings: More of `name=value`; they win over those here.
+    ///   - certificate: Nil: no TLS.
     /// - Returns: A server that takes connections.
     /// - Throws: `TestFailure`.
-    package static func start(settings: [String] = []) async throws -> PrivatePostgres {
+    package static func start(
+        settings: [String] = [],
+        certificate: Certificate? = nil
+    ) async throws -> PrivatePostgres {
         guard let programs else { throw TestFailure("no Postgres under /usr/lib/postgresql") }
         let folder = "/tmp/" + TestEnvironment.unique("carillon-postgres-")
         let server = PrivatePostgres(
             programs: programs,
             folder: folder,
             port: try freePort(),
-            settings: settings
+            settings: settings,
+            certificate: certificate
         )
         do {
             try await server.initialise()
@@ -60,12 +70,25 @@ package final class PrivatePostgres: Sendable {
         return server
     }
 
-    private init(programs: String, folder: String, port: Int, settings: [String]) {
+    private init(
+        programs: String,
+        folder: String,
+        port: Int,
+        settings: [String],
+        certificate: Certificate?
+    ) {
         self.programs = programs
         self.folder = folder
         self.port = port
         self.settings = settings
+        self.certificate = certificate
+        password = String(UInt64.random(in: .min ... .max), radix: 36)
         url = "postgresql://carillon:\(password)@127.0.0.1:\(port)/postgres?sslmode=disable"
+    }
+
+    /// A URI with another's choice of TLS, as `sslmode=require`.
+    package func url(_ parameters: String) -> String {
+        url.replacingOccurrences(of: "sslmode=disable", with: parameters)
     }
 
     private func initialise() async throws {
@@ -74,7 +97,20 @@ package final class PrivatePostgres: Sendable {
             withIntermediateDirectories: false,
             attributes: [.posixPermissions: 0o700]
         )
-        try password.write(toFile: "\(folder)/password", atomically: false, encoding: .utf8)
+        var files = ["password": password]
+        if let certificate {
+            files["server.crt"] = certificate.certificatePEM
+            files["server.key"] = certificate.privateKeyPEM
+        }
+        for (name, text) in files {
+            // Postgres refuses a key that others may read.
+            let isWritten = FileManager.default.createFile(
+                atPath: "\(folder)/\(name)",
+                contents: Data(text.utf8),
+                attributes: [.posixPermissions: 0o600]
+            )
+            guard isWritten else { throw TestFailure("\(folder)/\(name) cannot be written") }
+        }
         if getuid() == 0 {
             _ = try await run("/bin/chown", ["-R", "postgres:", folder]).successful("chown")
         }
@@ -95,6 +131,13 @@ package final class PrivatePostgres: Sendable {
         return ["/usr/bin/setpriv"] + user + ["--"] + again + command
     }
 
+    private var tls: [String] {
+        guard certificate != nil else { return [] }
+        return [
+            "ssl=on", "ssl_cert_file=\(folder)/server.crt", "ssl_key_file=\(folder)/server.key",
+        ]
+    }
+
     /// Starts it on the data that is there, and returns when it takes connections.
     package func start() async throws {
         let options =
@@ -102,7 +145,7 @@ package final class PrivatePostgres: Sendable {
                 "listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off",
                 "synchronous_commit=on", "full_page_writes=off", "shared_buffers=32MB",
                 "max_connections=100",
-            ] + settings
+            ] + tls + settings
         // Its log goes to standard error; lines are waited for on standard output.
         let command = asPostgres(
             [

@@ -19,17 +19,17 @@ bench_http() {
 
 bench_peers() {
     ensure_packages nginx nghttp2-client
-    local kind title pin=() rounds=3
+    local kind title pin=() rounds=3 processors
     # Clients that fill a processor must not be taken for the server's slowness.
     if (($(nproc) > 1)); then pin=(taskset -c 1); fi
     (($(ulimit -Hn) >= 12000)) || fail "needs 12,000 open files (ulimit -Hn), to have 5,000 idle peers"
     ulimit -Sn "$(ulimit -Hn)"
     start_http_servers
-    if (($(nproc) > 1)); then
-        taskset -a -c -p 0 "${server_pid[ours]}" >/dev/null
-        taskset -a -c -p 0 "${server_pid[nginx]}" >/dev/null
-    fi
+    processors="$(taskset -c -p $$ | sed 's/.*: //')"
+    if (($(nproc) > 1)); then run_servers_on 0; fi
     take_turns peers -- bad_peers ours -- bad_peers nginx
+    # Another section may have these servers next.
+    run_servers_on "$processors"
     for kind in request_line headers body idle devour hammer; do
         case $kind in
             request_line) title="1,000 slow request lines" ;;
@@ -46,6 +46,11 @@ bench_peers() {
     peers_row hammer memory "memory, 1,000 pipelining" "KiB more" 0.0009765625 409600
 }
 
+run_servers_on() {
+    taskset -a -c -p "$1" "${server_pid[ours]}" >/dev/null
+    taskset -a -c -p "$1" "${server_pid[nginx]}" >/dev/null
+}
+
 bad_peers() {
     ${pin[@]+"${pin[@]}"} python3 "$root/Tests/Benchmarks/peers.py" "${server_port[$1]}" "${server_pid[$1]}"
 }
@@ -54,13 +59,13 @@ bad_peers() {
 # memory it is the most that any round saw above the server's first: what it took it may keep.
 peers_row() {
     jq -n --arg kind "$1" --arg key "$2" --arg measured "$3" --arg unit "$4" --argjson factor "$5" \
-        --argjson bound "$6" \
+        --argjson bound "$6" --argjson rounds "$rounds" \
         --slurpfile ours "$run_folder/peers.ours" --slurpfile theirs "$run_folder/peers.theirs" '
         def more: .[0].alone[$key] as $first | if $key == "memory"
             then map((.[$kind][$key] - $first) * $factor) | max
             else map((.[$kind][$key] - .alone[$key]) * $factor) | sort | .[length / 2 | floor] end;
         ($ours | more) as $our
-        | {section: "peers", measured: $measured, unit: $unit, ours: $our, them: "nginx",
+        | {section: "peers", measured: $measured, rounds: $rounds, unit: $unit, ours: $our, them: "nginx",
            theirs: ($theirs | more), ratio: null, bound: "at most \($bound) \($unit)",
            holds: ($our <= $bound)}' >>"$run_folder/rows"
 }
