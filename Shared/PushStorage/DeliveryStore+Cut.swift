@@ -55,7 +55,7 @@ extension DeliveryStore {
         let shards = zip(zip(lowers, uppers), members).map { bounds, members in
             NewShard(lowerID: bounds.0, upperID: bounds.1, members: members)
         }
-        try await insert(shards, of: push.id, isSparse: false, transaction)
+        try await insert(shards, of: push, isSparse: false, transaction)
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
     }
 
@@ -94,7 +94,7 @@ extension DeliveryStore {
         let members = try found.first?.integer("members") ?? 0
         guard members > 0 else { return AudiencePage() }
         let shard = NewShard(lowerID: "", upperID: nil, members: members)
-        try await insert([shard], of: push.id, isSparse: true, transaction)
+        try await insert([shard], of: push, isSparse: true, transaction)
         return AudiencePage(inserted: members, shards: 1)
     }
 
@@ -112,7 +112,7 @@ extension DeliveryStore {
 
     static func insert(
         _ shards: [NewShard],
-        of pushID: String,
+        of push: PlanningPush,
         isSparse: Bool,
         _ transaction: PostgresTransaction
     ) async throws {
@@ -125,12 +125,12 @@ extension DeliveryStore {
             (
                 """
                 INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
-                    is_sparse, expected, due_at, expires_at, zones, zones_excluded)
+                    is_sparse, expected, due_at, expires_at, zones, zones_excluded, is_paced)
                 SELECT p.id, known.next + i.place - 1, p.app,
                     (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
                     $5, i.members, coalesce(i.due_at, now()), i.expires_at,
                     CASE WHEN i.zones IS NOT NULL
-                        THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded
+                        THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded, $10
                 FROM pushes p
                 CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
                     FROM shards WHERE push_id = $1) known
@@ -141,12 +141,13 @@ extension DeliveryStore {
                 WHERE p.id = $1
                 """,
                 [
-                    .uuid(pushID), .textArray(shards.map(\.lowerID)),
+                    .uuid(push.id), .textArray(shards.map(\.lowerID)),
                     .textArray(shards.map(\.upperID)), .integerArray(shards.map(\.members)),
                     .boolean(isSparse), .timestampArray(shards.map { $0.dueAt?.microseconds }),
                     .timestampArray(shards.map { $0.expiresAt?.microseconds }),
                     .jsonArray(zones),
                     .booleanArray(shards.map { $0.zones?.isExclusion ?? false }),
+                    .boolean(push.request.pace != nil),
                 ]
             ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
         ])

@@ -68,7 +68,7 @@ extension DeliveryStore {
             )
         }
         if !shards.isEmpty { shards[shards.count - 1].upperID = cursor }
-        try await insert(shards, of: push.id, isSparse: sparse != nil, transaction)
+        try await insert(shards, of: push, isSparse: sparse != nil, transaction)
         return AudiencePage(inserted: total, shards: shards.count, cursor: cursor)
     }
 }

@@ -21,6 +21,7 @@ extension Migration {
                 lower_id text COLLATE "C" NOT NULL DEFAULT '',
                 upper_id text COLLATE "C",
                 is_sparse boolean NOT NULL DEFAULT false,
+                is_paced boolean NOT NULL DEFAULT false,
                 zones text[],
                 cursor text COLLATE "C",
                 expected integer NOT NULL,

@@ -159,11 +159,9 @@ extension ShardStore {
     // A push with a pace has one shard sent at a time, the first that is due, so that one process
     // keeps its pace.
     private static let isHeldBackByPace = """
-        (EXISTS (SELECT FROM shards o
-                WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
-                    AND (o.owner IS NOT NULL OR o.shard < s.shard AND o.due_at <= now()))
-            AND EXISTS (SELECT FROM pushes p WHERE p.id = s.push_id
-                AND (p.request->>'pace' IS NOT NULL OR p.request->>'flow_control' IS NOT NULL)))
+        (s.is_paced AND EXISTS (SELECT FROM shards o
+            WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
+                AND (o.owner IS NOT NULL OR o.shard < s.shard AND o.due_at <= now())))
         """
 
     // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.

@@ -52,6 +52,18 @@ struct ShardClaimTests {
         }
     }
 
+    @Test("A request that Postgres cannot look into holds up no claim, its own or another's")
+    func unreadableForPostgres() async throws {
+        try await StorageFixture.run { fixture in
+            let session = try await cut([:], fixture)
+            _ = try await fixture.server.query(
+                #"UPDATE pushes SET request = '{"data": {"alert": "x\u0000y"}}'"#
+            )
+            let shards = fixture.database.shards
+            #expect(try await shards.claim(session: session, limit: 4, holding: [:]).count == 3)
+        }
+    }
+
     @Test("Without one, all at once; what a session does not know of goes back")
     func unknown() async throws {
         try await StorageFixture.run { fixture in
