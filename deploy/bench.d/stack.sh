@@ -249,5 +249,7 @@ finished_push() {
         if ((++tries > 300)); then fail "no push came of the record: $(cat "$stack/push.log")"; fi
     done
     id="$(jq -r .pushId "$stack/push")"
-    timeout 3600 "$bin/carillon" push show "$id" --watch --json || fail "the push did not end"
+    # The lines before the last tell how it goes on.
+    timeout 3600 "$bin/carillon" push show "$id" --watch --json | tail -n 1 ||
+        fail "the push did not end"
 }
