@@ -98,14 +98,17 @@ extension DeliveryEngine {
         _ routes: inout MemberRoutes,
         _ now: Instant
     ) -> Routing {
-        let delivery = member.delivery
-        if let (decision, answer) = unsendable(delivery, now) {
+        if let (decision, answer) = unsendable(
+            suppression: member.delivery.suppression,
+            expiresAt: expiry(of: member),
+            now
+        ) {
             end(position, of: run, decision, answer, now)
             return .done
         }
         let index =
-            routes.index(of: delivery)
-            ?? routes.add(makeRoute(for: delivery, of: run, health, room: routes.room))
+            routes.index(of: member)
+            ?? routes.add(makeRoute(for: member.delivery, of: run, health, room: routes.room))
         switch routes.all[index].way {
         case .none(let answer): end(position, of: run, .settle(.failed), answer, now)
         case .client(_, let payload):
@@ -115,16 +118,20 @@ extension DeliveryEngine {
             routes.all[index].positions.append(position)
             routes.all[index].notifications.append(
                 OutgoingNotification(
-                    notificationID: run.context.notificationID(of: delivery.target),
-                    target: delivery.device,
+                    notificationID: run.context.notificationID(of: member.delivery.key.target),
+                    target: member.delivery.device,
                     payload: payload,
-                    expiration: delivery.expiresAt?.seconds,
-                    apnsTopic: delivery.apnsTopic ?? run.context.apnsTopic,
-                    apnsTopicIsExplicit: delivery.apnsTopic != nil
+                    expiration: member.delivery.expiresAt?.seconds,
+                    apnsTopic: member.delivery.apnsTopic ?? run.context.apnsTopic,
+                    apnsTopicIsExplicit: member.delivery.apnsTopic != nil
                 )
             )
         }
         return .done
+    }
+
+    private func expiry(of member: ShardMember) -> Instant {
+        expiry(createdAt: member.delivery.createdAt, member.delivery.expiresAt)
     }
 
     private func makeRoute(
@@ -190,7 +197,7 @@ extension DeliveryEngine {
         let now = Instant.now()
         let end = judge(
             answer,
-            of: member.delivery,
+            Tries(member, expiresAt: expiry(of: member)),
             health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(run.session),
@@ -296,9 +303,10 @@ private struct MemberRoute {
         self.health = health
     }
 
-    func takes(_ delivery: Delivery) -> Bool {
-        platform == delivery.device.provider && environment == delivery.device.environment
-            && apnsTopic == delivery.apnsTopic
+    func takes(_ member: ShardMember) -> Bool {
+        platform == member.delivery.device.provider
+            && environment == member.delivery.device.environment
+            && apnsTopic == member.delivery.apnsTopic
     }
 }
 
@@ -310,9 +318,9 @@ private struct MemberRoutes {
 
     init(room: Int) { self.room = room }
 
-    mutating func index(of delivery: Delivery) -> Int? {
-        if last < all.count, all[last].takes(delivery) { return last }
-        guard let index = all.firstIndex(where: { $0.takes(delivery) }) else { return nil }
+    mutating func index(of member: ShardMember) -> Int? {
+        if last < all.count, all[last].takes(member) { return last }
+        guard let index = all.firstIndex(where: { $0.takes(member) }) else { return nil }
         last = index
         return index
     }

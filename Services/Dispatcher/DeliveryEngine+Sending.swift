@@ -100,7 +100,14 @@ extension DeliveryEngine {
     /// What to do with one delivery before anything is sent.
     private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
         let delivery = owned.delivery
-        if let answer = unsendable(delivery, now) { return .finished(answer.0, answer.1) }
+        let expiresAt = expiry(of: delivery)
+        if let (decision, answer) = unsendable(
+            suppression: delivery.suppression,
+            expiresAt: expiresAt,
+            now
+        ) {
+            return .finished(decision, answer)
+        }
         let client: any ProviderClient
         let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
         switch credentials.client(for: delivery, apnsTopic: apnsTopic) {
@@ -137,13 +144,14 @@ extension DeliveryEngine {
 
     /// How a delivery ends that is not to be sent at all.
     func unsendable(
-        _ delivery: Delivery,
+        suppression: String?,
+        expiresAt: Instant,
         _ now: Instant
     ) -> (RecordedDecision, ProviderAnswer)? {
-        if let reason = delivery.suppression {
+        if let reason = suppression {
             return (.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
         }
-        if DeliveryAttempts.isExpired(at: now, expiresAt: expiry(of: delivery)) {
+        if DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) {
             return (
                 .settle(.expired), ProviderAnswer(.notSent, reason: "expired before it was sent")
             )
@@ -181,7 +189,7 @@ extension DeliveryEngine {
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)
         let end = judge(
             answer,
-            of: owned.delivery,
+            Tries(owned.delivery, expiresAt: expiry(of: owned.delivery)),
             owned.health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(owned.session),
@@ -196,7 +204,7 @@ extension DeliveryEngine {
     /// What one answer means for its delivery, and for what others of its provider may expect.
     func judge(
         _ answer: ProviderAnswer,
-        of delivery: Delivery,
+        _ tries: Tries,
         _ health: ProviderHealth,
         repeatOverwrites: Bool,
         isOurs: Bool,
@@ -209,21 +217,21 @@ extension DeliveryEngine {
                 decision: .settle(.delivered),
                 answer: answer,
                 at: now,
-                attempts: delivery.attempts + 1,
-                unanswered: delivery.unanswered
+                attempts: tries.attempts + 1,
+                unanswered: tries.unanswered
             )
         }
         var attempts = DeliveryAttempts(
             limit: RetryPolicy.attemptLimit,
-            backoff: RetryPolicy.backoff(for: delivery.device.provider, answer.outcome),
-            attempts: delivery.attempts,
-            unanswered: delivery.unanswered
+            backoff: RetryPolicy.backoff(for: tries.platform, answer.outcome),
+            attempts: tries.attempts,
+            unanswered: tries.unanswered
         )
         let decision = attempts.finished(
             answer.outcome,
             repeatOverwrites: repeatOverwrites,
             now: now,
-            expiresAt: expiry(of: delivery),
+            expiresAt: tries.expiresAt,
             jitter: Double.random(in: 0..<1, using: &random)
         )
         let recorded: RecordedDecision
@@ -260,6 +268,29 @@ extension DeliveryEngine {
             meters.deadTokenWaves.add()
             return false
         }
+    }
+}
+
+/// What an answer is judged by, without the texts of its delivery.
+struct Tries {
+    let platform: Platform
+    let attempts: Int
+    let unanswered: Int
+    let expiresAt: Instant
+
+    init(_ delivery: Delivery, expiresAt: Instant) {
+        platform = delivery.device.provider
+        attempts = delivery.attempts
+        unanswered = delivery.unanswered
+        self.expiresAt = expiresAt
+    }
+
+    /// Field by field: a delivery that is handed on is copied, with all its texts.
+    init(_ member: ShardMember, expiresAt: Instant) {
+        platform = member.delivery.device.provider
+        attempts = member.delivery.attempts
+        unanswered = member.delivery.unanswered
+        self.expiresAt = expiresAt
     }
 }
 

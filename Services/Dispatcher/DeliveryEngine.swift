@@ -210,8 +210,12 @@ actor DeliveryEngine: ServicePart {
     /// When a delivery is over, whatever its push says: rows are dropped with their day, and none
     /// may be pending then.
     func expiry(of delivery: Delivery) -> Instant {
-        let latest = delivery.createdAt.adding(milliseconds: maximumAge)
-        return min(delivery.expiresAt ?? latest, latest)
+        expiry(createdAt: delivery.createdAt, delivery.expiresAt)
+    }
+
+    func expiry(createdAt: Instant, _ expiresAt: Instant?) -> Instant {
+        let latest = createdAt.adding(milliseconds: maximumAge)
+        return min(expiresAt ?? latest, latest)
     }
 
     // MARK: Ends of rows
