@@ -153,7 +153,7 @@ let package = Package(
         ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
-        tests("SimulatorTests", ["Simulator", "HTTPServer", "Cryptography", "JSON"]),
+        tests("SimulatorTests", ["Simulator", "HTTPServer", "PushCore", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(
             "PushProvidersTests",
@@ -165,7 +165,7 @@ let package = Package(
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
         tests(
             "DispatcherTests",
-            ["Dispatcher", "PushEvents", "PushStorage", "PushCore", "JSON"]
+            ["Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore", "JSON"]
         ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
         tests("CLITests", ["CLI", "PushCore"]),

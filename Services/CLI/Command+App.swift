@@ -109,6 +109,33 @@ extension Command {
         return 0
     }
 
+    static let appSet = Command(
+        words: ["app", "set"],
+        summary: "changes a setting of an app: mpns=on|off",
+        operands: ["app", "name=value"],
+        requiredOperands: 2,
+        options: [json]
+    ) { arguments, context in
+        let text = try arguments.operand(1, "name=value")
+        let change: JSONObject
+        do throws(AppSettings.InvalidChange) {
+            change = try AppSettings.change(text)
+        } catch {
+            throw ArgumentsError(error.description)
+        }
+        let database = try await context.database()
+        let id = try arguments.operand(0, "app")
+        guard let app = try await database.apps.change(id, settings: change) else {
+            throw CommandFailure("no app is called \(id)")
+        }
+        if arguments.has("--json") {
+            Terminal.say(.object(shown(app)))
+        } else {
+            Terminal.say("\(app.id): \(app.settings.text)")
+        }
+        return 0
+    }
+
     /// The app, or a failure that names it.
     static func existing(_ id: String, _ database: PushDatabase) async throws -> StoredApp {
         guard let app = try await database.apps.find(id) else {

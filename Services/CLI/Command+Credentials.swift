@@ -125,6 +125,36 @@ extension Command {
         )
     }
 
+    static let credentialsSetMPNS = Command(
+        words: ["credentials", "set", "mpns"],
+        summary: "keeps the certificate for an app's authenticated MPNS channels",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [
+            .value("--certificate-file", "<pem>", "the client certificate"),
+            .value("--private-key-file", "<pem>", "its key"), json,
+        ]
+    ) { arguments, context in
+        let files = ["--certificate-file", "--private-key-file"]
+        let paths = try files.map { try arguments.required($0) }
+        let credential = try checked([
+            "certificate": "--certificate-file", "privateKey": "--private-key-file",
+        ]) {
+            try MPNSCredential(
+                validatingCertificate: try context.file(paths[0], files[0]),
+                privateKey: try context.file(paths[1], files[1])
+            )
+        }
+        return try await keep(
+            .mpns,
+            name: "",
+            secret: credential.secret,
+            summary: credential.summary,
+            arguments,
+            context
+        )
+    }
+
     static let credentialsList = Command(
         words: ["credentials", "list"],
         summary: "lists the credentials of all apps, or of one, without their secrets",
@@ -138,7 +168,7 @@ extension Command {
         if arguments.has("--json") {
             Terminal.say(.array(credentials.map { .object(shownCredential($0)) }))
         } else if credentials.isEmpty {
-            Terminal.say("no credentials yet: carillon credentials set apns|fcm|wns <app> …")
+            Terminal.say("no credentials yet: carillon credentials set apns|fcm|wns|mpns <app> …")
         } else {
             Terminal.say(
                 Terminal.table(

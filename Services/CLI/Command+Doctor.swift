@@ -199,6 +199,7 @@ private struct Doctor {
                     tokenHosts: (providers ?? ProviderConfiguration()).fcmTokenHosts
                 )
             case .wns: _ = try WNSCredential(secret: secret)
+            case .mpns: _ = try MPNSCredential(secret: secret)
             }
             let end = credential.summary["notAfter"]?.string.flatMap(Instant.init(iso8601:))
             guard let end else { return found(name, .ok, credential.summary.text) }

@@ -105,6 +105,10 @@ final class CommandContext: Sendable {
             "WNS_CHANNEL_HOSTS",
             default: configuration.wnsChannelHosts
         )
+        configuration.mpnsChannelHosts = reader.list(
+            "MPNS_CHANNEL_HOSTS",
+            default: configuration.mpnsChannelHosts
+        )
         configuration.caFile = reader.optional("PROVIDER_CA_FILE")
         configuration.proxy = reader.optional("HTTPS_PROXY")
         configuration.noProxy = reader.optional("NO_PROXY")

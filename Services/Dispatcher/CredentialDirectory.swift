@@ -20,6 +20,7 @@ final class CredentialDirectory: @unchecked Sendable {
     private struct AppCredentials {
         var readAt: Instant
         var all: [StoredCredential]
+        var settings: AppSettings
     }
 
     private static let freshMilliseconds: Int64 = 30_000
@@ -29,16 +30,24 @@ final class CredentialDirectory: @unchecked Sendable {
     private let database: PushDatabase
     private let providers: ProviderDirectory
     private let keys: KeyRing
+    private let isMPNSEnabled: Bool
     private let log: Log
     private var credentials: [String: AppCredentials] = [:]
     private var knownApps: [String: Instant] = [:]
     /// Credentials whose failure was logged, by what they were then.
     private var reported: Set<String> = []
 
-    init(database: PushDatabase, providers: ProviderDirectory, keys: KeyRing, log: Log) {
+    init(
+        database: PushDatabase,
+        providers: ProviderDirectory,
+        keys: KeyRing,
+        isMPNSEnabled: Bool,
+        log: Log
+    ) {
         self.database = database
         self.providers = providers
         self.keys = keys
+        self.isMPNSEnabled = isMPNSEnabled
         self.log = log
     }
 
@@ -69,8 +78,13 @@ final class CredentialDirectory: @unchecked Sendable {
             if let known = credentials[app], known.readAt > limit { continue }
             let readAt = Instant.now()
             let all = try await database.credentials.list(app: app)
+            let settings = try await database.apps.find(app)?.settings ?? [:]
             if credentials.count >= Self.maximumApps { credentials = [:] }
-            credentials[app] = AppCredentials(readAt: readAt, all: all)
+            credentials[app] = AppCredentials(
+                readAt: readAt,
+                all: all,
+                settings: AppSettings(settings)
+            )
         }
     }
 
@@ -83,9 +97,18 @@ final class CredentialDirectory: @unchecked Sendable {
     /// Calls back what waits at the clients: whoever handed it over may not send it any more.
     func withdrawAll() { providers.withdrawAll() }
 
-    /// A credential was set: of this app, or of any.
+    /// A credential or a setting was changed: of this app, or of any.
     func forget(_ app: String) {
         if app.isEmpty { credentials = [:] } else { credentials[app] = nil }
+    }
+
+    /// Why an operator wants nothing sent this way; `nil`: he does. The delivery's app was loaded
+    /// before.
+    func switchedOff(_ provider: Platform, of app: String) -> String? {
+        guard provider == .mpns else { return nil }
+        if !isMPNSEnabled { return "MPNS is switched off" }
+        let isOn = credentials[app]?.settings.sendsToMPNS ?? true
+        return isOn ? nil : "MPNS is switched off for this app"
     }
 
     /// The client that a delivery leaves through. Its app was loaded before; `apnsTopic` is the
@@ -93,6 +116,13 @@ final class CredentialDirectory: @unchecked Sendable {
     func client(for delivery: Delivery, apnsTopic: String?) -> Choice {
         let platform = delivery.device.provider
         let candidates = credentials[delivery.app]?.all.filter { $0.platform == platform } ?? []
+        if platform == .mpns, candidates.isEmpty {
+            do {
+                return .client(try providers.unauthenticatedMPNSClient(app: delivery.app))
+            } catch {
+                return .misconfigured("there is no client for MPNS")
+            }
+        }
         let credential: StoredCredential
         switch Self.choose(candidates, topic: apnsTopic) {
         case .success(let chosen): credential = chosen
@@ -102,7 +132,7 @@ final class CredentialDirectory: @unchecked Sendable {
             switch (platform, delivery.device.environment) {
             case (.apns, .none): .production
             case (.apns, let named): named
-            case (.fcm, _), (.wns, _): .none
+            case (.fcm, _), (.wns, _), (.mpns, _): .none
             }
         let key = ProviderDirectory.Key(
             app: delivery.app,

@@ -100,18 +100,35 @@ extension DeliveryEngine {
     ) -> Routing {
         if let (decision, answer) = unsendable(
             suppression: member.delivery.suppression,
+            switchedOff: credentials.switchedOff(
+                member.delivery.device.provider,
+                of: member.delivery.app
+            ),
             expiresAt: expiry(of: member),
             now
         ) {
             end(position, of: run, decision, answer, now)
             return .done
         }
+        let variant = run.context.variant(for: member.delivery.locale)
         let index =
-            routes.index(of: member)
-            ?? routes.add(makeRoute(for: member.delivery, of: run, health, room: routes.room))
+            routes.index(of: member, variant)
+            ?? routes.add(
+                makeRoute(for: member.delivery, variant, of: run, health, room: routes.room)
+            )
         switch routes.all[index].way {
         case .none(let answer): end(position, of: run, .settle(.failed), answer, now)
-        case .client(_, let payload):
+        case .client(_, let template):
+            let payload: RenderedPayload
+            do {
+                payload = try template.payload(
+                    values: member.delivery.values,
+                    badge: member.delivery.badge
+                )
+            } catch {
+                end(position, of: run, .settle(.failed), rejection(error), now)
+                return .done
+            }
             if health.breaker.isOpen, case .later(let time) = health.breaker.admit(now: now) {
                 return .ill(until: time)
             }
@@ -131,11 +148,20 @@ extension DeliveryEngine {
     }
 
     private func expiry(of member: ShardMember) -> Instant {
-        expiry(createdAt: member.delivery.createdAt, member.delivery.expiresAt)
+        expiry(
+            member.delivery.device.provider,
+            createdAt: member.delivery.createdAt,
+            member.delivery.expiresAt
+        )
+    }
+
+    private func rejection(_ error: RenderingError) -> ProviderAnswer {
+        ProviderAnswer(.rejected, reason: error.description)
     }
 
     private func makeRoute(
         for delivery: Delivery,
+        _ variant: String?,
         of run: ShardRun,
         _ health: ProviderHealth,
         room: Int
@@ -147,18 +173,19 @@ extension DeliveryEngine {
             way = .none(ProviderAnswer(.misconfigured, reason: reason))
         case .client(let client):
             do {
-                way = .client(client, try run.context.payload(delivery.device.provider))
+                let platform = delivery.device.provider
+                way = .client(client, try run.context.template(platform, variant: variant))
             } catch {
-                way = .none(ProviderAnswer(.rejected, reason: "\(error)"))
+                way = .none(rejection(error))
             }
         }
-        return MemberRoute(delivery, way: way, health: health, room: room)
+        return MemberRoute(delivery, variant, way: way, health: health, room: room)
     }
 
     private func hand(over route: MemberRoute, of run: ShardRun) {
-        guard case .client(let client, let payload) = route.way else { return }
+        guard case .client(let client, let template) = route.way else { return }
         let (positions, health, platform) = (route.positions, route.health, route.platform)
-        let overwrites = payload.repeatOverwrites
+        let overwrites = template.repeatOverwrites
         let started = ContinuousClock.now
         meters.inFlight.add(positions.count)
         meters.membersSent.add(positions.count)
@@ -280,37 +307,47 @@ private struct MemberSlots {
 /// The members of one batch that leave the same way.
 private struct MemberRoute {
     enum Way {
-        case client(any ProviderClient, RenderedPayload)
+        case client(any ProviderClient, PayloadTemplate)
         case none(ProviderAnswer)
     }
 
     let platform: Platform
     private let environment: PushEnvironment
     private let apnsTopic: String?
+    /// Of the push's languages.
+    private let variant: String?
     let way: Way
     let health: ProviderHealth
     var positions: [Int] = []
     var notifications: [OutgoingNotification] = []
 
     /// As many as the batch may have, at once.
-    init(_ delivery: Delivery, way: Way, health: ProviderHealth, room: Int) {
+    init(
+        _ delivery: Delivery,
+        _ variant: String?,
+        way: Way,
+        health: ProviderHealth,
+        room: Int
+    ) {
         positions.reserveCapacity(room)
         notifications.reserveCapacity(room)
         platform = delivery.device.provider
         environment = delivery.device.environment
         apnsTopic = delivery.apnsTopic
+        self.variant = variant
         self.way = way
         self.health = health
     }
 
-    func takes(_ member: ShardMember) -> Bool {
+    func takes(_ member: ShardMember, _ variant: String?) -> Bool {
         platform == member.delivery.device.provider
             && environment == member.delivery.device.environment
             && apnsTopic == member.delivery.apnsTopic
+            && self.variant == variant
     }
 }
 
-/// The ways of one batch: as many as there are environments and topics, which are few.
+/// The ways of one batch: as many as there are environments, topics and languages, which are few.
 private struct MemberRoutes {
     let room: Int
     var all: [MemberRoute] = []
@@ -318,9 +355,9 @@ private struct MemberRoutes {
 
     init(room: Int) { self.room = room }
 
-    mutating func index(of member: ShardMember) -> Int? {
-        if last < all.count, all[last].takes(member) { return last }
-        guard let index = all.firstIndex(where: { $0.takes(member) }) else { return nil }
+    mutating func index(of member: ShardMember, _ variant: String?) -> Int? {
+        if last < all.count, all[last].takes(member, variant) { return last }
+        guard let index = all.firstIndex(where: { $0.takes(member, variant) }) else { return nil }
         last = index
         return index
     }

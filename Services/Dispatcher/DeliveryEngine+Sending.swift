@@ -103,6 +103,7 @@ extension DeliveryEngine {
         let expiresAt = expiry(of: delivery)
         if let (decision, answer) = unsendable(
             suppression: delivery.suppression,
+            switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
             expiresAt: expiresAt,
             now
         ) {
@@ -117,7 +118,12 @@ extension DeliveryEngine {
         }
         let payload: RenderedPayload
         do {
-            payload = try owned.context.payload(delivery.device.provider)
+            payload = try owned.context.payload(
+                delivery.device.provider,
+                locale: delivery.locale,
+                values: delivery.values,
+                badge: delivery.badge
+            )
         } catch {
             return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
         }
@@ -145,11 +151,15 @@ extension DeliveryEngine {
     /// How a delivery ends that is not to be sent at all.
     func unsendable(
         suppression: String?,
+        switchedOff: String?,
         expiresAt: Instant,
         _ now: Instant
     ) -> (RecordedDecision, ProviderAnswer)? {
         if let reason = suppression {
             return (.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
+        }
+        if let switchedOff {
+            return (.settle(.suppressed), ProviderAnswer(.notSent, reason: switchedOff))
         }
         if DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) {
             return (

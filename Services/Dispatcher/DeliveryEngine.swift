@@ -210,11 +210,12 @@ actor DeliveryEngine: ServicePart {
     /// When a delivery is over, whatever its push says: rows are dropped with their day, and none
     /// may be pending then.
     func expiry(of delivery: Delivery) -> Instant {
-        expiry(createdAt: delivery.createdAt, delivery.expiresAt)
+        expiry(delivery.device.provider, createdAt: delivery.createdAt, delivery.expiresAt)
     }
 
-    func expiry(createdAt: Instant, _ expiresAt: Instant?) -> Instant {
-        let latest = createdAt.adding(milliseconds: maximumAge)
+    func expiry(_ provider: Platform, createdAt: Instant, _ expiresAt: Instant?) -> Instant {
+        let age = provider == .mpns ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
+        let latest = createdAt.adding(milliseconds: age)
         return min(expiresAt ?? latest, latest)
     }
 

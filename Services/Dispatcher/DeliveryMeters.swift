@@ -24,7 +24,7 @@ struct DeliveryMeters: Sendable {
 
     private static let answers: [ProviderOutcome] = [
         .accepted, .unregistered(since: nil), .rejected, .misconfigured,
-        .unavailable(retryAfter: nil), .noAnswer, .notSent,
+        .unavailable(retryAfter: nil), .throttled(retryAfter: nil), .noAnswer, .notSent,
     ]
 
     init(_ metrics: Metrics) {
@@ -80,6 +80,7 @@ extension Platform {
         case .apns: 0
         case .fcm: 1
         case .wns: 2
+        case .mpns: 3
         }
     }
 }
@@ -92,8 +93,9 @@ extension ProviderOutcome {
         case .rejected: 2
         case .misconfigured: 3
         case .unavailable: 4
-        case .noAnswer: 5
-        case .notSent: 6
+        case .throttled: 5
+        case .noAnswer: 6
+        case .notSent: 7
         }
     }
 }

@@ -19,7 +19,7 @@ struct Dispatcher {
     static func main() async {
         await runService(
             "dispatcher",
-            about: "reads push events from Kafka and sends them to APNs, FCM and WNS",
+            about: "reads push events from Kafka and sends them to APNs, FCM, WNS and MPNS",
             variables: DispatcherConfiguration.help,
             reading: DispatcherConfiguration.init,
             parts: makeParts
@@ -89,6 +89,7 @@ private struct Wiring {
             database: database,
             providers: providers,
             keys: configuration.keys,
+            isMPNSEnabled: configuration.isMPNSEnabled,
             log: runtime.log
         )
         contexts = PushContexts(database: database)

@@ -37,6 +37,9 @@ struct DispatcherConfiguration: Sendable {
     /// `PUSH_RETENTION`: how long a push's record is kept, 2 d...100 years. Default 90 d.
     var pushRetention: Duration
     var providers: ProviderConfiguration
+    /// `MPNS_ENABLED`: whether Windows Phone's old channels are sent to. Default true; false
+    /// suppresses their deliveries.
+    var isMPNSEnabled: Bool
     var operations: OperationsConfiguration
 
     init(reader: ConfigurationReader) throws {
@@ -82,6 +85,7 @@ struct DispatcherConfiguration: Sendable {
             default: .seconds(90 * day)
         )
         providers = try Self.providers(reader)
+        isMPNSEnabled = try reader.boolean("MPNS_ENABLED", default: true)
         operations = try OperationsConfiguration(reader, defaultPort: 8084)
     }
 
@@ -103,7 +107,8 @@ struct DispatcherConfiguration: Sendable {
         SHUTDOWN_GRACE (25s)
         IDEMPOTENCY_RETENTION (7d), DELIVERY_RETENTION (7d), PUSH_RETENTION (90d)
         APNS_PRODUCTION_URL, APNS_SANDBOX_URL, FCM_URL, FCM_TOKEN_HOSTS, WNS_LIVE_TOKEN_URL,
-        WNS_ENTRA_TOKEN_URL, WNS_CHANNEL_HOSTS, PROVIDER_CA_FILE, HTTPS_PROXY, NO_PROXY
+        WNS_ENTRA_TOKEN_URL, WNS_CHANNEL_HOSTS, MPNS_CHANNEL_HOSTS, MPNS_ENABLED (true),
+        PROVIDER_CA_FILE, HTTPS_PROXY, NO_PROXY
         HTTP_HOST, HTTP_PORT (8084), HTTP_ACCESS_LOG (true), LOG_LEVEL, LOG_FORMAT
         """
 
@@ -132,6 +137,10 @@ struct DispatcherConfiguration: Sendable {
         providers.wnsChannelHosts = reader.list(
             "WNS_CHANNEL_HOSTS",
             default: providers.wnsChannelHosts
+        )
+        providers.mpnsChannelHosts = reader.list(
+            "MPNS_CHANNEL_HOSTS",
+            default: providers.mpnsChannelHosts
         )
         providers.caFile = reader.optional("PROVIDER_CA_FILE")
         providers.proxy = reader.optional("HTTPS_PROXY")

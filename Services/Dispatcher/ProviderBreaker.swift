@@ -40,7 +40,7 @@ struct ProviderBreaker: Equatable {
 
     mutating func finished(_ outcome: ProviderOutcome, now: Instant) {
         switch outcome {
-        case .accepted, .unregistered, .rejected, .misconfigured:
+        case .accepted, .unregistered, .rejected, .misconfigured, .throttled:
             self = ProviderBreaker()
         case .unavailable, .noAnswer, .notSent:
             if isOpen {

@@ -5,7 +5,7 @@ import PushEvents
 import PushProviders
 import PushStorage
 
-/// What the deliveries of one push share: the request, each payload once it is rendered, how its
+/// What the deliveries of one push share: the request, each template once it is rendered, how its
 /// outcomes begin, and the pace that they keep.
 ///
 /// Confined to the dispatcher's loop.
@@ -14,7 +14,19 @@ final class PushContext: @unchecked Sendable {
     let eventID: String
     /// `nil` where the push's record is gone, or not what this version reads.
     private let request: PushRequest?
-    private var payloads: [Platform: Result<RenderedPayload, RenderingError>] = [:]
+    private let variants: LocaleVariants
+    private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
+
+    /// Devices that share it share their payload.
+    private struct Form: Hashable {
+        var platform: Platform
+        /// One of the push's own locales, never a device's.
+        var locale: String?
+    }
+
+    /// Kept at once; languages beyond that are rendered again.
+    private static let maximumTemplates = 128
+
     private var notificationIDs: NotificationIDs
     private var outcomes: OutcomeWriter?
     /// `nil`: as fast as it goes.
@@ -27,6 +39,7 @@ final class PushContext: @unchecked Sendable {
         var request = request
         request?.audience = .tokens([])
         self.request = request
+        variants = LocaleVariants(request?.data)
         notificationIDs = NotificationIDs(pushID: pushID, digest: sha256)
         pace = request?.pace.map(PaceBucket.init(perSecond:))
     }
@@ -44,19 +57,49 @@ final class PushContext: @unchecked Sendable {
     /// The APNs topic of those installations that have none of their own.
     var apnsTopic: String? { request?.apnsTopic }
 
-    /// Renders once per platform.
+    /// Which of the push's languages a device of this locale hears; `nil`: its plain texts.
+    func variant(for locale: String?) -> String? { variants.choose(for: locale) }
+
+    /// Renders once per platform and variant.
     ///
-    /// - Throws: `RenderingError` when there is nothing to send to this platform, or too much.
-    func payload(_ platform: Platform) throws(RenderingError) -> RenderedPayload {
-        if let known = payloads[platform] { return try known.get() }
+    /// - Parameters:
+    ///   - platform: Whose form it gets.
+    ///   - variant: As `variant(for:)` chose it.
+    /// - Returns: What the devices of this platform and language share.
+    /// - Throws: `RenderingError` when there is nothing to send to such a device, or too much.
+    func template(
+        _ platform: Platform,
+        variant: String?
+    ) throws(RenderingError) -> PayloadTemplate {
+        let form = Form(platform: platform, locale: variant)
+        if let known = templates[form] { return try known.get() }
         guard let request else {
             throw .invalid(field: "the push's record", problem: "cannot be read")
         }
         let rendered = Result { () throws(RenderingError) in
-            try RenderedPayload.render(request, pushID: pushID, for: platform)
+            try PayloadTemplate.render(request, pushID: pushID, for: platform, locale: form.locale)
         }
-        payloads[platform] = rendered
+        if templates.count >= Self.maximumTemplates { templates = [:] }
+        templates[form] = rendered
         return try rendered.get()
+    }
+
+    /// The payload of one device: what it shares with others, and its own `values`.
+    ///
+    /// - Parameters:
+    ///   - platform: Whose form it gets.
+    ///   - locale: The device's, as it registered it.
+    ///   - values: What the push's placeholders stand for; `nil`: their fallbacks.
+    ///   - badge: Its installation's, as the push left it.
+    /// - Returns: What is sent, but for the token.
+    /// - Throws: `RenderingError` when there is nothing to send to this device, or too much.
+    func payload(
+        _ platform: Platform,
+        locale: String? = nil,
+        values: JSONObject? = nil,
+        badge: Int? = nil
+    ) throws(RenderingError) -> RenderedPayload {
+        try template(platform, variant: variant(for: locale)).payload(values: values, badge: badge)
     }
 
     /// The same on every attempt.

@@ -7,6 +7,9 @@ enum RetryPolicy {
     /// With the back-off below this is about two hours of an ailing provider.
     static let attemptLimit = 15
 
+    /// MPNS has no field for how long a notification is wanted, and asks not to be sent old ones.
+    static let maximumMPNSAge: Int64 = 6 * 3_600_000
+
     private static let cap: Int64 = 900_000
 
     static func backoff(for platform: Platform, _ outcome: ProviderOutcome) -> Backoff {
@@ -15,6 +18,8 @@ enum RetryPolicy {
         case (_, .notSent), (_, .noAnswer): Backoff(baseMilliseconds: 1000, capMilliseconds: 60_000)
         // The lower half of a wait is certain, the upper half spread: 20 s wait 10 at least.
         case (.fcm, _): Backoff(baseMilliseconds: 20_000, capMilliseconds: cap)
+        // MPNS asks for waits that begin at minutes.
+        case (.mpns, _): Backoff(baseMilliseconds: 120_000, capMilliseconds: cap)
         case (.apns, _), (.wns, _): Backoff(baseMilliseconds: 2000, capMilliseconds: cap)
         }
     }

@@ -219,11 +219,10 @@ final class ShardRun: @unchecked Sendable {
         var pause = Pause()
         while !isOver {
             do {
-                let page = try await environment.database.shards.page(
-                    shard,
-                    after: readTo,
-                    limit: Self.pageLimit
-                )
+                let shards = environment.database.shards
+                let read = try await shards.page(shard, after: readTo, limit: Self.pageLimit)
+                // Before anybody of it is sent to: a repeat must find the badges as they are.
+                let page = try await shards.prepare(session: session, shard, read)
                 readTo = page.members.last?.target ?? readTo
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)
                 break

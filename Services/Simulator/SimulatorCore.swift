@@ -49,6 +49,7 @@ actor SimulatorCore {
     private var apns = APNsChecker()
     private var fcm = FCMChecker()
     private var wns = WNSChecker()
+    private var mpns = MPNSChecker()
     private var rules = RuleBook()
     private var received = ReceivedLog()
     private var settings = Settings()
@@ -146,7 +147,11 @@ actor SimulatorCore {
         case .wns:
             judgement = wns.judge(request, now: now.seconds)
         case .mpns:
-            judgement = MPNSChecker.judge(request)
+            judgement = mpns.judge(
+                request,
+                isAuthenticated: request.clientCertificateSubject != nil,
+                now: now
+            )
         case .token, .none:
             return .problem(HTTPProblem(status: 404))
         }
@@ -168,6 +173,9 @@ actor SimulatorCore {
         } else {
             response = answer(judgement, request, destination, entrance, now)
             record(request, judgement, destination, entrance, now, response, reason: nil)
+        }
+        if destination == .mpns {
+            mpns.answered(response.status, to: request.rawTarget, now: now)
         }
         if let limit = settings.goawayAfter, state.requestCount == limit,
             response.effect == .answer
@@ -246,7 +254,11 @@ actor SimulatorCore {
                 to: request
             )
         case .mpns:
-            return MPNSChecker.answer(status: judgement.status, to: request)
+            return MPNSChecker.answer(
+                status: judgement.status,
+                reason: judgement.reason,
+                to: request
+            )
         }
     }
 

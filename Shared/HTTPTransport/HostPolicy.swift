@@ -27,8 +27,14 @@ package struct HostPolicy: Sendable, Equatable {
     }
 
     private let entries: [Entry]
+    private let allowsPlainHTTP: Bool
 
-    package init(_ texts: [String]) throws(InvalidEntry) {
+    /// - Parameters:
+    ///   - texts: The entries.
+    ///   - allowsPlainHTTP: Whether suffixes and hosts also mean http on port 80.
+    /// - Throws: `InvalidEntry`, with the first that is none.
+    package init(_ texts: [String], allowsPlainHTTP: Bool = false) throws(InvalidEntry) {
+        self.allowsPlainHTTP = allowsPlainHTTP
         var entries: [Entry] = []
         for text in texts {
             guard let entry = Self.entry(text.lowercased(), original: text) else {
@@ -45,6 +51,7 @@ package struct HostPolicy: Sendable, Equatable {
     }
 
     package init(origins urls: [String]) throws(InvalidEntry) {
+        allowsPlainHTTP = false
         var entries: [Entry] = []
         for url in urls {
             guard let parts = URLParts(url) else { throw InvalidEntry(entry: url) }
@@ -60,14 +67,15 @@ package struct HostPolicy: Sendable, Equatable {
 
     func verdict(on url: URLParts) -> Verdict {
         var verdict = Verdict.refused
+        let isOnUsualPort = url.isPlainHTTPS || allowsPlainHTTP && url.isPlainHTTP
         for entry in entries {
             switch entry {
             case .suffix(let suffix):
-                if url.isPlainHTTPS, url.host.hasSuffix(suffix), url.host.count > suffix.count {
+                if isOnUsualPort, url.host.hasSuffix(suffix), url.host.count > suffix.count {
                     verdict = .publicAddressOnly
                 }
             case .host(let host):
-                if url.isPlainHTTPS, url.host == host { verdict = .publicAddressOnly }
+                if isOnUsualPort, url.host == host { verdict = .publicAddressOnly }
             case .place(let host, let port, let path):
                 let isThere =
                     url.host == host && url.port == port
@@ -147,6 +155,7 @@ struct URLParts: Equatable {
     }
 
     var isPlainHTTPS: Bool { scheme == "https" && port == 443 }
+    var isPlainHTTP: Bool { scheme == "http" && port == 80 }
 
     /// An encoded dot could climb out of a path once the server decodes it.
     var hidesDots: Bool { path.lowercased().contains("%2e") }

@@ -91,9 +91,9 @@ package struct DeliveryAttempts: Equatable, Sendable {
             return .settleAndDisableToken(since: since.map(Instant.init(milliseconds:)))
         case .rejected, .misconfigured:
             return .settle(.failed)
-        case .unavailable where attempts >= limit:
+        case .unavailable where attempts >= limit, .throttled where attempts >= limit:
             return .settle(.failed)
-        case .unavailable(let retryAfter):
+        case .unavailable(let retryAfter), .throttled(let retryAfter):
             let wait = backoff.delayMilliseconds(after: attempts, jitter: jitter)
             return retry(
                 after: max(wait, lowerBound(retryAfter, jitter: jitter)),

@@ -4,6 +4,7 @@ package enum Platform: String, CaseIterable, Hashable, Sendable {
     case apns
     case fcm
     case wns
+    case mpns
 }
 
 /// Which of APNs' two worlds a token belongs to; the other platforms have one only. Raw values
@@ -17,7 +18,7 @@ package enum PushEnvironment: String, CaseIterable, Hashable, Sendable {
 /// Where one notification goes.
 package struct DeviceTarget: Hashable, Sendable {
     package var provider: Platform
-    /// APNs: device token in hex; FCM: registration token; WNS: channel URI. Never logged.
+    /// APNs: device token in hex; FCM: registration token; WNS, MPNS: channel URI. Never logged.
     package var token: String
     package var environment: PushEnvironment
     /// Whether the installation itself names its environment. Where the push's `prod` decided, a

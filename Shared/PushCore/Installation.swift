@@ -310,8 +310,7 @@ struct InstallationFields {
             candidate = (.wns, subscriptionURI ?? deviceToken)
         case "wp":
             let uri = subscriptionURI ?? deviceToken
-            // An MPNS channel has no provider in this version, so the device has no route.
-            candidate = (.wns, (uri.map(Self.isMPNSChannel) ?? false) ? nil : uri)
+            candidate = (uri.map(Self.isMPNSChannel) ?? false ? .mpns : .wns, uri)
         default:
             return (nil, nil)
         }
@@ -322,6 +321,8 @@ struct InstallationFields {
         return (candidate.0, DeviceToken.canonical(token, for: candidate.0))
     }
 
+    /// By its host, or by the path that a simulator's channels begin with. Where a channel may lead
+    /// in the end is the dispatcher's to judge.
     private static func isMPNSChannel(_ uri: String) -> Bool {
         let rest = uri.drop { $0 != "/" }.drop { $0 == "/" }
         let host = rest.prefix { $0 != "/" && $0 != ":" && $0 != "?" }.lowercased()

@@ -61,7 +61,7 @@ package enum DeviceToken {
             guard (1...4096).contains(token.utf8.count),
                 token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f })
             else { return "an FCM registration token is 1 to 4096 printable ASCII characters" }
-        case .wns:
+        case .wns, .mpns:
             guard (8...2048).contains(token.utf8.count),
                 token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }),
                 token.hasPrefix("https://") || token.hasPrefix("http://")
@@ -76,7 +76,7 @@ extension DeviceToken {
     package static func canonical(_ token: String, for platform: Platform) -> String {
         switch platform {
         case .apns: token.lowercased()
-        case .fcm, .wns: token
+        case .fcm, .wns, .mpns: token
         }
     }
 }
@@ -92,6 +92,10 @@ package enum ASCII {
             }
             return true
         } ?? text.utf8.allSatisfy { isAlphanumeric($0) }
+    }
+
+    package static func isLetter(_ byte: UInt8) -> Bool {
+        (65...90).contains(byte) || (97...122).contains(byte)
     }
 
     package static func isAlphanumeric(_ byte: UInt8) -> Bool {

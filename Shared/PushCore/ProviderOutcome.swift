@@ -15,6 +15,9 @@ package enum ProviderOutcome: Equatable, Hashable, Sendable {
     /// Transient. `retryAfter` is a lower bound: the next attempt waits for the longer of it and
     /// the back-off.
     case unavailable(retryAfter: Duration?)
+    /// This device's own way is full, or closed for a while; it says nothing about the provider's
+    /// health. `retryAfter` as for `unavailable`.
+    case throttled(retryAfter: Duration?)
     /// It was sent, or may have been, and never answered.
     case noAnswer
     /// It never left this process: it may be repeated freely and is not an attempt.
@@ -28,6 +31,7 @@ package enum ProviderOutcome: Equatable, Hashable, Sendable {
         case .rejected: "rejected"
         case .misconfigured: "misconfigured"
         case .unavailable: "unavailable"
+        case .throttled: "throttled"
         case .noAnswer: "no_answer"
         case .notSent: "not_sent"
         }

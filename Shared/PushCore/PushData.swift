@@ -23,31 +23,13 @@ enum PushData {
         path: String
     ) throws(PushRequestError) {
         for (key, value) in object where !value.isNull {
-            // Each device's own count: nothing renders it yet, and a wrong one is worse than none.
-            if key == "badge", value.string == "Increment" {
-                throw PushRequestError(path + key, .invalid("Increment is not supported yet"))
-            }
-            // Parse's, and not built yet: every device would get the plain text, whatever its language.
-            if isLocaleVariant(key) {
-                throw PushRequestError(path + key, .unsupported)
-            }
-            guard let expected = expectation(key), !expected.holds(value) else { continue }
+            // A ready `aps` is the sender's own; what changes a badge stands beside it.
+            if key == "badge", path != "data.aps.", BadgeChange(value) != nil { continue }
+            // `alert-fr` is what `alert` is.
+            let meaning = LocaleVariants.variant(key)?.base ?? key
+            guard let expected = expectation(meaning), !expected.holds(value) else { continue }
             throw PushRequestError(path + key, .invalid("must be \(expected.text)"))
         }
-    }
-
-    /// Parse's `alert-<locale>` and `title-<locale>`: `alert-fr`, `title-zh-CN`.
-    private static func isLocaleVariant(_ key: String) -> Bool {
-        guard let dash = key.firstIndex(of: "-"), ["alert", "title"].contains(key[..<dash]) else {
-            return false
-        }
-        let parts = key[key.index(after: dash)...].split(
-            omittingEmptySubsequences: false,
-            whereSeparator: { "-_".contains($0) }
-        )
-        let isLanguage = parts[0].utf8.count == 2
-        return isLanguage && parts.count <= 3
-            && parts.allSatisfy { !$0.isEmpty && $0.utf8.allSatisfy(ASCII.isAlphanumeric) }
     }
 
     private struct Expectation {
@@ -60,7 +42,9 @@ enum PushData {
         case "alert":
             Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
         case "badge":
-            Expectation(text: "a whole number, 0 or more") { $0.integer.map { $0 >= 0 } ?? false }
+            Expectation(text: "Increment or a whole number, 0 or more") {
+                $0.integer.map { $0 >= 0 } ?? false
+            }
         case "sound":
             Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
         case "title", "category", "thread-id", "collapse-id", "apns-push-type", "action",

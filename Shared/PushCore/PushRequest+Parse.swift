@@ -61,7 +61,16 @@ extension PushRequest {
             throw PushRequestError("app", .invalid("is no app's id"))
         }
         request.data = try fields.object("data")
-        if let data = request.data { try PushData.check(data) }
+        if let data = request.data {
+            try PushData.check(data)
+            request.templateFields = PushTemplate.fields(of: data)
+        }
+        guard request.templateFields.count <= PushTemplate.maximumFields else {
+            throw PushRequestError(
+                "data",
+                .invalid("must not name more than \(PushTemplate.maximumFields) fields")
+            )
+        }
         request.native = try nativePayloads(fields)
         guard request.data != nil || !request.native.isEmpty else {
             throw PushRequestError("data", .missing("an object, or native, says what to send"))
@@ -153,10 +162,10 @@ extension PushRequest {
             throw PushRequestError("\(path).\(String(key.prefix(100)))", .invalid("is unknown"))
         }
         guard let name = try fields.string("platform") else {
-            throw PushRequestError("\(path).platform", .missing("apns, fcm or wns"))
+            throw PushRequestError("\(path).platform", .missing("apns, fcm, wns or mpns"))
         }
         guard let platform = Platform(rawValue: name) else {
-            throw PushRequestError("\(path).platform", .invalid("must be apns, fcm or wns"))
+            throw PushRequestError("\(path).platform", .invalid("must be apns, fcm, wns or mpns"))
         }
         guard let token = try fields.string("token") else {
             throw PushRequestError("\(path).token", .missing("a string"))
@@ -187,10 +196,10 @@ extension PushRequest {
     ) throws(PushRequestError) -> NativePayloads {
         guard let object = try fields.object("native") else { return NativePayloads() }
         let native = FieldReader(object, path: "native.")
-        for key in object.keys where Platform(rawValue: key) == nil {
+        for key in object.keys where !["apns", "fcm", "wns"].contains(key) {
             throw PushRequestError(
                 "native.\(String(key.prefix(100)))",
-                .invalid("is no platform: apns, fcm or wns")
+                .invalid("is none of apns, fcm and wns")
             )
         }
         let payloads = NativePayloads(

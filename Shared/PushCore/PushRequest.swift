@@ -9,6 +9,8 @@ package struct PushRequest: Sendable, Equatable {
     package var audience: Audience
     /// LeanCloud's `data`: `alert`, `badge`, …, `ios`, `android`, `wp`.
     package var data: JSONObject?
+    /// The fields of each installation that `data` has placeholders for; see `PushTemplate`.
+    package var templateFields: [String]
     package var native: NativePayloads
     /// When it goes out; `nil`: at once. A time past is at once, too.
     package var pushTime: PushTime?
@@ -106,6 +108,7 @@ package struct PushRequest: Sendable, Equatable {
     package init(audience: Audience, data: JSONObject? = nil) {
         self.audience = audience
         self.data = data
+        templateFields = PushTemplate.fields(of: data)
         native = NativePayloads()
         environment = .production
         isDryRun = false

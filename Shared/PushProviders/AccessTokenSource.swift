@@ -70,7 +70,7 @@ struct AccessTokenRule: Equatable {
         self.refusal = refusal
         var wait = min(Int64(500) << Int64(failures), 60_000)
         switch refusal.outcome {
-        case .unavailable(let retryAfter):
+        case .unavailable(let retryAfter), .throttled(let retryAfter):
             if let seconds = retryAfter?.components.seconds { wait = max(wait, seconds * 1000) }
         case .notSent: break
         case .accepted, .unregistered, .rejected, .misconfigured, .noAnswer:

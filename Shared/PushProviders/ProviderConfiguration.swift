@@ -21,6 +21,8 @@ package struct ProviderConfiguration: Sendable {
     package var fcmTokenHosts = ["oauth2.googleapis.com"]
     /// `WNS_CHANNEL_HOSTS`: where channel URIs may lead; see `HostPolicy`.
     package var wnsChannelHosts = [".notify.windows.com"]
+    /// `MPNS_CHANNEL_HOSTS`: likewise; MPNS' unauthenticated channels are plain http on port 80.
+    package var mpnsChannelHosts = [".notify.live.net"]
     /// `PROVIDER_CA_FILE`: PEM certificates trusted beside the system's.
     package var caFile: String?
     /// `HTTPS_PROXY`, `NO_PROXY`.
@@ -35,6 +37,8 @@ package struct ProviderConfiguration: Sendable {
     package var http2Connections = 8
     /// WNS speaks HTTP/1.1: connections of one credential at once.
     package var wnsConnections = 64
+    /// MPNS too, which may be gone for good: one app's share of the process is small.
+    package var mpnsConnections = 16
 
     package init() {}
 
@@ -59,6 +63,7 @@ package struct ProviderConfiguration: Sendable {
         }
         for (variable, hosts) in [
             ("FCM_TOKEN_HOSTS", fcmTokenHosts), ("WNS_CHANNEL_HOSTS", wnsChannelHosts),
+            ("MPNS_CHANNEL_HOSTS", mpnsChannelHosts),
         ] {
             do {
                 _ = try HostPolicy(hosts)

@@ -53,11 +53,15 @@ package final class ProviderDirectory: @unchecked Sendable {
     private let log: Log
     private let clock: @Sendable () -> Instant
     private let channelHosts: HostPolicy
+    private let mpnsHosts: HostPolicy
+    private let mpnsChannels = SharedMPNSChannels()
     private let fcmOrigin: HTTP2Origin
     private let fcmPool: HTTP2Pool
     private let fcmTokenSlot: ConnectionSlot
     private let wnsSlot: ConnectionSlot
     private let wnsTokenSlot: ConnectionSlot
+    /// For apps without a certificate.
+    private let mpnsSlot: ConnectionSlot
     private var entries: [Key: Entry] = [:]
     private var retired: [any ProviderClient] = []
     private var apnsTokens: [TokenKey: APNsTokenSource] = [:]
@@ -80,6 +84,7 @@ package final class ProviderDirectory: @unchecked Sendable {
         self.log = log
         self.clock = clock
         channelHosts = try HostPolicy(configuration.wnsChannelHosts)
+        mpnsHosts = try HostPolicy(configuration.mpnsChannelHosts, allowsPlainHTTP: true)
         let wnsTokenHosts = [configuration.wnsLiveTokenURL, configuration.wnsEntraTokenURL]
         fcmOrigin = try HTTP2Origin(configuration.fcmURL)
         fcmPool = try HTTP2Pool(
@@ -114,6 +119,20 @@ package final class ProviderDirectory: @unchecked Sendable {
             on: loop,
             log: log
         )
+        mpnsSlot = try ConnectionSlot(
+            configuration.transport(
+                mpnsHosts,
+                version: .http1Only,
+                connections: configuration.mpnsConnections
+            ),
+            on: loop,
+            log: log
+        )
+    }
+
+    /// The client for MPNS' unauthenticated channels, of an app that has no credential.
+    package func unauthenticatedMPNSClient(app: String) throws -> any ProviderClient {
+        try client(for: Key(app: app, provider: .mpns), version: 0) { [:] }
     }
 
     /// The client for a credential as it is now.
@@ -160,7 +179,7 @@ package final class ProviderDirectory: @unchecked Sendable {
         entries = [:]
         retired = []
         fcmPool.close()
-        for slot in [fcmTokenSlot, wnsSlot, wnsTokenSlot] { slot.close() }
+        for slot in [fcmTokenSlot, wnsSlot, wnsTokenSlot, mpnsSlot] { slot.close() }
     }
 
     private func restedLonger(
@@ -184,6 +203,8 @@ package final class ProviderDirectory: @unchecked Sendable {
                 try FCMCredential(secret: secret, tokenHosts: configuration.fcmTokenHosts)
             )
         case .wns: makeWNSClient(try WNSCredential(secret: secret))
+        case .mpns:
+            try makeMPNSClient(secret.isEmpty ? nil : try MPNSCredential(secret: secret))
         }
     }
 
@@ -246,6 +267,32 @@ package final class ProviderDirectory: @unchecked Sendable {
             channelHosts: channelHosts,
             tokens: tokens,
             slot: wnsSlot,
+            configuration: configuration,
+            clock: clock
+        )
+    }
+
+    private func makeMPNSClient(_ credential: MPNSCredential?) throws -> any ProviderClient {
+        let slot =
+            if let credential {
+                try ConnectionSlot(
+                    configuration.transport(
+                        mpnsHosts,
+                        version: .http1Only,
+                        connections: configuration.mpnsConnections,
+                        certificate: credential.clientCertificate
+                    ),
+                    on: loop,
+                    log: log
+                )
+            } else {
+                mpnsSlot
+            }
+        return MPNSClient(
+            channelHosts: mpnsHosts,
+            slot: slot,
+            isAuthenticated: credential != nil,
+            channels: mpnsChannels,
             configuration: configuration,
             clock: clock
         )

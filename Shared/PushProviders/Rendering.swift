@@ -18,28 +18,41 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
     }
 }
 
-extension RenderedPayload {
-    /// Renders a push once for all devices of a platform.
+extension PayloadTemplate {
+    /// Renders a push once for all devices of a platform that share a language.
     ///
     /// - Parameters:
     ///   - request: What to send; `native` for the platform goes before `data`.
     ///   - pushID: Names the push to the devices where it brings no collapse id of its own, so that
     ///     a repeat overwrites (promise 5).
     ///   - platform: Whose form it gets.
-    /// - Returns: What all devices of the platform share.
-    /// - Throws: `RenderingError`: no device of the platform can be sent this.
+    ///   - locale: The variant of its texts, as `LocaleVariants` chose it; `nil` for the plain ones.
+    /// - Returns: What all these devices share.
+    /// - Throws: `RenderingError`: none of these devices can be sent this.
     package static func render(
         _ request: PushRequest,
         pushID: String,
-        for platform: Platform
-    ) throws(RenderingError) -> RenderedPayload {
-        switch platform {
-        case .apns: try APNsRequest.render(request, pushID: pushID)
-        case .fcm: try FCMRequest.render(request, pushID: pushID)
-        case .wns: try WNSRequest.render(request, pushID: pushID)
+        for platform: Platform,
+        locale: String? = nil
+    ) throws(RenderingError) -> PayloadTemplate {
+        var request = request
+        var marks: Marks?
+        if let (marked, found) = try Marks.mark(request, for: platform) {
+            request.data = marked
+            marks = found
         }
+        let draft =
+            switch platform {
+            case .apns: try APNsRequest.render(request, pushID: pushID, locale: locale)
+            case .fcm: try FCMRequest.render(request, pushID: pushID, locale: locale)
+            case .wns: try WNSRequest.render(request, pushID: pushID, locale: locale)
+            case .mpns: try MPNSRequest.render(request, locale: locale)
+            }
+        return try PayloadTemplate(draft, marks)
     }
+}
 
+extension RenderedPayload {
     func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
 }
 
@@ -55,7 +68,15 @@ struct PlatformData {
     ///   - data: As it came.
     ///   - subObjects: The platform's own, later ones over earlier ones. A `null` in them takes the
     ///     top-level key away.
-    init(_ data: JSONObject, over subObjects: [String]) {
+    ///   - locale: The variant of its texts; the others go.
+    ///   - platform: Whose devices they are.
+    /// - Throws: `noContent` where all it holds are texts in other languages.
+    init(
+        _ data: JSONObject,
+        over subObjects: [String],
+        locale: String?,
+        for platform: Platform
+    ) throws(RenderingError) {
         fields = JSONObject()
         for (key, value) in data where !Self.subObjects.contains(key) && !value.isNull {
             fields[key] = value
@@ -69,6 +90,26 @@ struct PlatformData {
                     fields[key] = value
                 }
             }
+        }
+        let wasEmpty = fields.isEmpty
+        speak(locale)
+        guard wasEmpty || !fields.isEmpty else { throw .noContent(platform) }
+    }
+
+    /// Puts the texts of the language in the place of the plain ones. Of several that fit, the
+    /// closest wins, for each text by itself.
+    private mutating func speak(_ locale: String?) {
+        var chosen: [String: (locale: String, value: JSONValue)] = [:]
+        for (key, value) in fields {
+            guard let variant = LocaleVariants.variant(key) else { continue }
+            fields.removeValue(forKey: key)
+            guard let locale, LocaleVariants.begins(locale, with: variant.locale),
+                variant.locale.utf8.count >= chosen[variant.base]?.locale.utf8.count ?? 0
+            else { continue }
+            chosen[variant.base] = (variant.locale, value)
+        }
+        for base in ["alert", "title"] {
+            if let text = chosen[base]?.value { fields[base] = text }
         }
     }
 

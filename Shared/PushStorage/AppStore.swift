@@ -82,6 +82,27 @@ package struct AppStore: Sendable {
         ).first.map(Self.app)
     }
 
+    /// Sets some settings of an app, leaves its others, and tells the dispatchers.
+    ///
+    /// - Returns: The app as it is then; `nil` where there is none.
+    package func change(_ id: String, settings: JSONObject) async throws -> StoredApp? {
+        try await database.transaction { transaction in
+            let changed = try await transaction.execute(
+                """
+                UPDATE apps SET settings = settings || $2::jsonb WHERE id = $1
+                RETURNING \(Self.columns)
+                """,
+                [.text(id), .json(.object(settings))]
+            )
+            guard let app = try changed.first.map(Self.app) else { return nil }
+            _ = try await transaction.execute(
+                "SELECT pg_notify('\(StorageChannel.credentials.rawValue)', $1)",
+                [.text(id)]
+            )
+            return app
+        }
+    }
+
     /// The app whose app key this is the SHA-256 of.
     package func find(appKeyDigest: [UInt8]) async throws -> StoredApp? {
         try await database.execute(

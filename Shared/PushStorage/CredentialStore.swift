@@ -92,7 +92,7 @@ package struct CredentialStore: Sendable {
 /// What is told by NOTIFY. A notification is a hint to look: whoever waits for one also looks now
 /// and then by himself.
 package enum StorageChannel: String, Sendable, CaseIterable {
-    /// A credential was set; the payload is the app.
+    /// A credential or a setting was changed; the payload is the app.
     case credentials = "carillon_credentials"
     /// A row was put into the outbox.
     case outbox = "carillon_outbox"

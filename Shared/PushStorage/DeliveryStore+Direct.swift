@@ -18,7 +18,7 @@ extension DeliveryStore {
         ] where !list.isEmpty {
             var parameters: [PostgresValue] = [
                 .uuidArray(list.map(\.pushID)), .textArray(list.map(\.name)),
-                .optional(integer: owner),
+                .optional(integer: owner), .textArray(list.map(\.templateFields)),
             ]
             let times = RowTimes(zones, zone: "i.time_zone", &parameters)
             let result = try await transaction.execute(makeSQL(times), parameters)
@@ -29,6 +29,7 @@ extension DeliveryStore {
             let result = try await transaction.execute(sql, parameters)
             deliveries += try result.rows.map(Delivery.read)
         }
+        try await raiseBadges(of: &deliveries, audience.badgeChanges, transaction)
         var counts: [String: Int] = [:]
         for delivery in deliveries { counts[delivery.pushID, default: 0] += 1 }
         let pushIDs = audience.direct.sorted()
@@ -46,11 +47,12 @@ extension DeliveryStore {
 
     static let deliveryColumns = """
         day, push_id, target, app, installation_id, provider, environment, environment_explicit,
-        token, locale, apns_topic, lane, expires_at, due_at, owner
+        token, locale, apns_topic, lane, expires_at, due_at, template_values, owner
         """
 
-    /// Of an installation `i` and its push `p`: the row of its delivery but for the owner. Where an
-    /// installation does not name its APNs environment, the push's `prod` decides.
+    /// Of an installation `i` and its push `p`: the row of its delivery but for what its placeholders
+    /// stand for and the owner. Where an installation does not name its APNs environment, the push's
+    /// `prod` decides.
     static func installationRow(_ times: RowTimes) -> String {
         """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
@@ -60,22 +62,28 @@ extension DeliveryStore {
         """
     }
 
+    private static let namedValues = TemplateValues.sql(
+        "string_to_array(w.template, ',')",
+        of: "i"
+    )
+
     /// Who names an installation is told of it: one that cannot be sent to gets a delivery without
     /// a token, which its owner suppresses for the reason in the row.
     private static func byInstallationSQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(deliveryColumns), last_reason)
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), $3::bigint,
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), \(namedValues), $3::bigint,
             CASE WHEN i.reachable THEN NULL
                 WHEN i.valid THEN 'the installation has no device token'
                 ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
-        FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
+        FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
         JOIN pushes p ON p.id = w.push_id
         CROSS JOIN LATERAL (
             SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.valid,
                 n.invalid_reason, n.created_at, n.time_zone,
                 n.valid AND n.token IS NOT NULL AS reachable,
-                CASE WHEN n.valid THEN coalesce(n.token, '') ELSE '' END AS token
+                CASE WHEN n.valid THEN coalesce(n.token, '') ELSE '' END AS token, n.fields,
+                n.device_type, n.installation_id, n.vendor, n.device_profile
             FROM (
                 SELECT * FROM installations m WHERE m.app = p.app AND m.object_id = w.name
                 UNION ALL
@@ -90,8 +98,8 @@ extension DeliveryStore {
     private static func byIdentitySQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(deliveryColumns))
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), $3::bigint
-        FROM unnest($1::uuid[], $2::text[]) AS w(push_id, name)
+        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), \(namedValues), $3::bigint
+        FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
         JOIN pushes p ON p.id = w.push_id
         JOIN installations i ON i.app = p.app AND i.identity = w.name
         WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
@@ -122,7 +130,7 @@ extension DeliveryStore {
                 CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
                     ELSE p.environment END,
                 w.environment <> '', w.token, NULL, NULL, p.lane, \(times.expires),
-                \(times.due), $5::bigint
+                \(times.due), NULL::json, $5::bigint
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
                 AS w(push_id, provider, token, environment)
             JOIN pushes p ON p.id = w.push_id

@@ -322,6 +322,11 @@ extension DeliveryStore {
         ]
         let conditions = selectors.conditions(&parameters)
         let times = RowTimes(zones, zone: "i.time_zone", &parameters)
+        var values = "NULL::json"
+        if !push.request.templateFields.isEmpty {
+            parameters.append(.textArray(push.request.templateFields))
+            values = TemplateValues.sql("$\(parameters.count)::text[]", of: "i")
+        }
         let result = try await transaction.execute(
             """
             WITH page AS (
@@ -331,7 +336,7 @@ extension DeliveryStore {
                 ORDER BY n.object_id LIMIT $5
             ), inserted AS (
                 INSERT INTO deliveries (\(deliveryColumns))
-                SELECT \(installationRow(times)), NULL::bigint
+                SELECT \(installationRow(times)), \(values), NULL::bigint
                 FROM page i JOIN pushes p ON p.id = $1
                 ON CONFLICT DO NOTHING RETURNING 1)
             SELECT (SELECT count(*) FROM inserted) AS inserted, count(*) AS seen,
@@ -341,6 +346,9 @@ extension DeliveryStore {
         )
         guard let row = result.first else { return AudiencePage() }
         let isLast = try row.integer("seen") < start.limit
+        if let last = try row.textOrNil("last") {
+            try await raiseBadges(of: push, after: start.cursor ?? "", upTo: last, transaction)
+        }
         return AudiencePage(
             inserted: try row.integer("inserted"),
             cursor: isLast ? nil : try row.textOrNil("last")

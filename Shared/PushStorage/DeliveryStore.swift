@@ -1,3 +1,4 @@
+package import JSON
 import Postgres
 package import PushCore
 
@@ -32,6 +33,10 @@ package struct Delivery: Sendable, Equatable {
     package var createdAt: Instant
     /// Why it is not to be sent at all: its installation was named, and cannot be reached.
     package var suppression: String?
+    /// What its push's placeholders stand for, by field; `nil`: nothing, or it has none.
+    package var values: JSONObject?
+    /// The badge to send, where its push raises its installation's own.
+    package var badge: Int?
 
     package var pushID: String { key.pushID }
     package var target: String { key.target }
@@ -39,7 +44,7 @@ package struct Delivery: Sendable, Equatable {
     static let columns = """
         day::text AS day, push_id, target, app, installation_id, provider, environment,
         environment_explicit, token, locale, apns_topic, lane, attempts, unanswered, expires_at,
-        created_at, last_reason
+        created_at, last_reason, template_values, badge
         """
 
     static func read(_ row: PostgresRow) throws -> Delivery {
@@ -69,7 +74,9 @@ package struct Delivery: Sendable, Equatable {
             unanswered: try row.integer("unanswered"),
             expiresAt: try row.instantOrNil("expires_at"),
             createdAt: try row.instant("created_at"),
-            suppression: token.isEmpty ? try row.textOrNil("last_reason") ?? "no token" : nil
+            suppression: token.isEmpty ? try row.textOrNil("last_reason") ?? "no token" : nil,
+            values: try row.jsonOrNil("template_values")?.object,
+            badge: try row.integerOrNil("badge")
         )
     }
 }
@@ -240,7 +247,8 @@ package struct DeliveryStore: Sendable {
     static let qualified = """
         d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
         d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
-        d.attempts, d.unanswered, d.expires_at, d.created_at, d.last_reason
+        d.attempts, d.unanswered, d.expires_at, d.created_at, d.last_reason,
+        d.template_values, d.badge
         """
 }
 

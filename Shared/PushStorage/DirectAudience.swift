@@ -5,6 +5,8 @@ struct DirectAudience {
     struct Named {
         let pushID: String
         let name: String
+        /// What the push has placeholders for, as `TemplateValues.joined` has it.
+        let templateFields: String?
     }
 
     struct Token {
@@ -19,6 +21,8 @@ struct DirectAudience {
     private(set) var direct: Set<String> = []
     /// The pushes that are planned page by page.
     private(set) var paged: Set<String> = []
+    /// What the direct ones do to badges, by push.
+    private(set) var badgeChanges: [String: [Platform: BadgeChange]] = [:]
 
     var isEmpty: Bool { direct.isEmpty }
 
@@ -27,6 +31,8 @@ struct DirectAudience {
             let total = installations.count + identities.count + tokens.count
             if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
                 direct.insert(push.id)
+                let changes = push.request.badgeChanges
+                if !changes.isEmpty { badgeChanges[push.id] = changes }
             } else {
                 paged.insert(push.id)
             }
@@ -36,6 +42,10 @@ struct DirectAudience {
     private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
         // Counted by the planner, and never a delivery.
         if push.request.isDryRun { return false }
+        let template = TemplateValues.joined(push.request)
+        func named(_ name: String) -> Named {
+            Named(pushID: push.id, name: name, templateFields: template)
+        }
         switch push.request.audience {
         case .tokens(let list):
             guard list.count <= room else { return false }
@@ -48,10 +58,10 @@ struct DirectAudience {
             switch (selectors.installations, selectors.identities) {
             case (let names?, nil):
                 guard names.count <= room else { return false }
-                installations += names.map { Named(pushID: push.id, name: $0) }
+                installations += names.map(named)
             case (nil, let names?):
                 guard names.count <= min(room, identityRoom) else { return false }
-                identities += names.map { Named(pushID: push.id, name: $0) }
+                identities += names.map(named)
             case (nil, nil), (.some, .some): return false
             }
             return true

@@ -33,6 +33,13 @@ package struct ClaimedShard: Sendable, Equatable {
     /// Microseconds since 1970: an installation created later is no member.
     var plannedUntil: Int64
     var selectors: PushRequest.Selectors
+    /// What the push has placeholders for.
+    var templateFields: [String] = []
+    /// What the push does to its members' badges.
+    var badgeChanges: [Platform: BadgeChange] = [:]
+
+    /// Whether each page must be prepared before it is sent.
+    package var raisesBadges: Bool { !badgeChanges.isEmpty }
 }
 
 extension ClaimedShard {

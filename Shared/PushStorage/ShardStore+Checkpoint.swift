@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 import PushCore
 
@@ -295,7 +296,7 @@ extension ShardStore {
         "day", "push_id", "app", "lane", "expires_at", "created_at", "updated_at", "target",
         "installation_id", "provider", "environment", "environment_explicit", "token", "locale",
         "apns_topic", "state", "attempts", "unanswered", "due_at", "owner", "last_status",
-        "last_reason", "provider_message_id",
+        "last_reason", "provider_message_id", "template_values", "badge",
     ]
 
     /// By COPY, into the partition: 1,000 rows cost Postgres 4.9 ms of CPU, as many through
@@ -363,6 +364,8 @@ extension ShardRecord {
             cells.integer(settled.status)
             cells.text(settled.reason)
             cells.text(settled.providerMessageID)
+            cells.null()
+            cells.null()
         case .waiting(let postponed):
             cells.text(device.token)
             cells.text(delivery.locale)
@@ -376,6 +379,8 @@ extension ShardRecord {
             cells.integer(postponed.status)
             cells.text(isCancelled ? DeliveryStore.cancelledReason : postponed.reason)
             cells.null()
+            cells.text(delivery.values.map { JSONValue.object($0).text })
+            cells.integer(delivery.badge)
         case .open(let attempts, let unanswered):
             cells.text(device.token)
             cells.text(delivery.locale)
@@ -388,6 +393,8 @@ extension ShardRecord {
             cells.null()
             cells.null()
             cells.null()
+            cells.text(delivery.values.map { JSONValue.object($0).text })
+            cells.integer(delivery.badge)
         }
     }
 }

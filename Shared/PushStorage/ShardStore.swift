@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 package import PushCore
 
@@ -209,6 +210,8 @@ extension ShardStore {
         let plannedUntil: Int64
         let environment: PushEnvironment
         let selectors: PushRequest.Selectors
+        let templateFields: [String]
+        let badgeChanges: [Platform: BadgeChange]
     }
 
     /// What the shards of these pushes share. Those of a push that is not to be sent any more, as it
@@ -253,7 +256,9 @@ extension ShardStore {
                 createdAt: try row.instant("created_at"),
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
                 environment: PushEnvironment(rawValue: try row.text("environment")) ?? .none,
-                selectors: selectors
+                selectors: selectors,
+                templateFields: push.request.templateFields,
+                badgeChanges: push.request.badgeChanges
             )
         }
         return found
@@ -282,7 +287,9 @@ extension ShardStore {
             zones: zones.map { ZoneFilter(names: $0.compactMap { $0 }, isExclusion: isExclusion) },
             environment: push.environment,
             plannedUntil: push.plannedUntil,
-            selectors: push.selectors
+            selectors: push.selectors,
+            templateFields: push.templateFields,
+            badgeChanges: push.badgeChanges
         )
     }
 }
@@ -320,8 +327,13 @@ extension ShardStore {
         } else {
             conditions += shard.selectors.conditions(&parameters)
         }
+        var values = ""
+        if !shard.templateFields.isEmpty {
+            parameters.append(.textArray(shard.templateFields))
+            values = ", " + TemplateValues.sql("$\(parameters.count)::text[]", of: "n")
+        }
         return """
-            SELECT n.object_id, n.provider, n.environment, n.token, n.locale, n.apns_topic
+            SELECT n.object_id, n.provider, n.environment, n.token, n.locale, n.apns_topic\(values)
             FROM \(source)
             WHERE n.app = $1 AND n.object_id > $2 AND n.valid AND n.token IS NOT NULL
                 AND n.created_at <= $3\(conditions)
@@ -357,7 +369,8 @@ extension ShardStore {
             unanswered: 0,
             expiresAt: shard.expiresAt,
             createdAt: shard.createdAt,
-            suppression: nil
+            suppression: nil,
+            values: shard.templateFields.isEmpty ? nil : try row.jsonOrNil(6)?.object
         )
     }
 }

@@ -46,6 +46,85 @@ extension EndToEndTests {
             #expect(Set(outcomes.compactMap { $0["installationId"]?.string }).count == 3)
         }
 
+        @Test("Each phone hears the push in its own language")
+        func languages() async throws {
+            let bench = try await Bench()
+            var tokens: [String: String] = [:]
+            for locale in ["fr_CA", "fr_FR", "en_US"] {
+                let token = makeAPNsToken()
+                tokens[locale] = token
+                _ = try await bench.register([
+                    "deviceType": "ios", "deviceToken": .string(token),
+                    "apnsTopic": .string(bench.app.bundleID), "apnsEnvironment": "production",
+                    "localeIdentifier": .string(locale), "channels": ["Mets"],
+                ])
+            }
+            let (id, event) = bench.event(["Mets"], alert: "Hello")
+            var request = event.object ?? [:]
+            request["data"] = ["alert": "Hello", "alert-fr": "Bonjour", "alert-fr-CA": "Allô"]
+            try await bench.stack.send(.object(request))
+            let push = try await bench.stack.finishedPush(event: id)
+            #expect(push["delivered"]?.integer == 3)
+            for (locale, text) in ["fr_CA": "Allô", "fr_FR": "Bonjour", "en_US": "Hello"] {
+                let token = try #require(tokens[locale])
+                let received = try await bench.simulator.received(for: token)
+                #expect(received.map { $0.body["aps"]?["alert"]?.string } == [text])
+            }
+        }
+
+        @Test("Placeholders become each installation's own fields, in a broadcast and by name")
+        func placeholders() async throws {
+            let bench = try await Bench()
+            var tokens: [String: String] = [:]
+            var ids: [JSONValue] = []
+            for name in ["Ann", "", "B\"o<b>"] {
+                let token = makeAPNsToken()
+                tokens[name] = token
+                let id = try await bench.register([
+                    "deviceType": "ios", "deviceToken": .string(token),
+                    "apnsTopic": .string(bench.app.bundleID), "apnsEnvironment": "production",
+                    "profile": ["nick": .string(name)], "channels": ["Mets"],
+                ])
+                ids.append(.string(id))
+            }
+            for audience: JSONObject in [["channels": ["Mets"]], ["installations": .array(ids)]] {
+                let (id, event) = bench.event(["Mets"])
+                var request = event.object ?? [:]
+                request.removeValue(forKey: "channels")
+                for (key, value) in audience { request[key] = value }
+                request["data"] = ["alert": "Hi {{profile.nick|fan}}!"]
+                try await bench.stack.send(.object(request))
+                let push = try await bench.stack.finishedPush(event: id)
+                #expect(push["delivered"]?.integer == 3)
+            }
+            for (name, token) in tokens {
+                let received = try await bench.simulator.received(for: token)
+                let text = "Hi \(name.isEmpty ? "fan" : name)!"
+                #expect(received.map { $0.body["aps"]?["alert"]?.string } == [text, text])
+            }
+        }
+
+        @Test("A badge counts up with every push, by name and by broadcast, and can be read back")
+        func badges() async throws {
+            let bench = try await Bench()
+            let token = makeAPNsToken()
+            let id = try await bench.registerPhone(token: token, channels: ["Mets"])
+            for audience: JSONObject in [
+                ["channels": ["Mets"]], ["installations": [.string(id)]], ["channels": ["Mets"]],
+            ] {
+                let (event, made) = bench.event(["Mets"])
+                var request = made.object ?? [:]
+                request.removeValue(forKey: "channels")
+                for (key, value) in audience { request[key] = value }
+                request["data"] = ["alert": "Ding", "badge": "Increment"]
+                try await bench.stack.send(.object(request))
+                _ = try await bench.stack.finishedPush(event: event)
+            }
+            let received = try await bench.simulator.received(for: token)
+            #expect(received.map { $0.body["aps"]?["badge"]?.integer } == [1, 2, 3])
+            #expect(try await bench.installation(id)["badge"]?.integer == 3)
+        }
+
         @Test(
             "CloudEvents of the official Python package are push requests",
             .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set"),

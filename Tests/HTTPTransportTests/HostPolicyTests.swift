@@ -37,6 +37,19 @@ import Testing
         }
     }
 
+    @Test("Plain http is for who asks for it, and then on its own port")
+    func plainHTTP() throws {
+        let policy = try HostPolicy([".notify.live.net", "a.example"], allowsPlainHTTP: true)
+        for (url, isPermitted) in [
+            ("http://am3.notify.live.net/x", true), ("https://am3.notify.live.net/x", true),
+            ("http://am3.notify.live.net:8080/x", false), ("http://a.example/", true),
+            ("https://am3.notify.live.net:80/x", false), ("http://evil.example/", false),
+            ("ftp://am3.notify.live.net/x", false),
+        ] {
+            #expect(policy.permits(url) == isPermitted, "\(url)")
+        }
+    }
+
     @Test("Only an exact place may be a private address")
     func addresses() throws {
         let policy = try HostPolicy([".example", "here.example:443"])

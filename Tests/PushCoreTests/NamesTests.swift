@@ -107,7 +107,14 @@ struct InstallationTests {
                 ["deviceType": "wp", "subscriptionUri": "https://a.notify.windows.com/?t"], .wns,
                 "https://a.notify.windows.com/?t"
             ),
-            (["deviceType": "wp", "subscriptionUri": "http://a.notify.live.net/x"], nil, nil),
+            (
+                ["deviceType": "wp", "subscriptionUri": "http://a.notify.live.net/x?y=%2b"], .mpns,
+                "http://a.notify.live.net/x?y=%2b"
+            ),
+            (
+                ["deviceType": "wp", "subscriptionUri": "https://127.0.0.1:8443/mpns/1"], .mpns,
+                "https://127.0.0.1:8443/mpns/1"
+            ),
             (["deviceType": "web", "installationId": "i"], nil, nil),
         ] as [(JSONObject, Platform?, String?)]
     )

@@ -374,7 +374,7 @@ private let now = Instant(seconds: 1_700_000_000)
         Row(
             status: 200,
             headers: [HTTPField("x-wns-status", "channelthrottled")],
-            outcome: .unavailable(retryAfter: .seconds(600))
+            outcome: .throttled(retryAfter: .seconds(600))
         ),
         Row(status: 400, outcome: .rejected),
         Row(status: 401, outcome: .misconfigured, wantsRenewal: true),

@@ -3,6 +3,18 @@ import PushCore
 
 @testable import PushProviders
 
+extension RenderedPayload {
+    /// What all devices get of a push that differs in nothing for them.
+    static func render(
+        _ request: PushRequest,
+        pushID: String,
+        for platform: Platform,
+        locale: String? = nil
+    ) throws -> RenderedPayload {
+        try PayloadTemplate.render(request, pushID: pushID, for: platform, locale: locale).payload()
+    }
+}
+
 /// Collects what a client completes, from whatever thread.
 final class Answers: @unchecked Sendable {
     private let lock = Lock()

@@ -28,6 +28,7 @@ struct Bench {
         configuration.wnsEntraTokenURL = server.origin
         configuration.fcmTokenHosts = ["localhost:\(server.port)"]
         configuration.wnsChannelHosts = ["localhost:\(server.port)/wns/"]
+        configuration.mpnsChannelHosts = ["localhost:\(server.port)/mpns/"]
         configuration.caFile = server.caFile
         configuration.requestTimeout = .seconds(10)
         change(&configuration)
@@ -72,11 +73,16 @@ struct Bench {
 
     static func run(
         streams: Int = 100,
+        requestsClientCertificate: Bool = false,
         change: (inout ProviderConfiguration) -> Void = { _ in },
         handler: @escaping LocalServer.Handler,
         _ body: (Bench) async throws -> Void
     ) async throws {
-        try await withLocalServer(maxConcurrentStreams: streams, handler: handler) { server, loop in
+        try await withLocalServer(
+            maxConcurrentStreams: streams,
+            requestsClientCertificate: requestsClientCertificate,
+            handler: handler
+        ) { server, loop in
             let bench = try Bench(server, loop, change)
             let result: Result<Void, any Error>
             do {

@@ -170,7 +170,7 @@ private func outgoing(
                 .invalid(field: "data.collapse-id", problem: "must be 1 to 64 bytes of text")
             ),
             (
-                ["badge": "Increment"],
+                ["badge": "many"],
                 .invalid(field: "data.badge", problem: "must be a whole number")
             ),
         ]

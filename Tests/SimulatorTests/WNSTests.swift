@@ -75,7 +75,7 @@ private struct Sender {
     }
 }
 
-@Suite("Simulator: WNS and MPNS", .timeLimit(.minutes(1)))
+@Suite("Simulator: WNS", .timeLimit(.minutes(1)))
 struct WNSTests {
     @Test("The live endpoint's expires_in is a number, the Entra endpoint's a string")
     func tokenShapes() throws {
@@ -184,30 +184,5 @@ struct WNSTests {
         let answer = WNSAnswer.make(status: 200, description: nil, to: asking)
         #expect(answer.headers["x-wns-deviceconnectionstatus"] == "connected")
         #expect(answer.headers["x-wns-status"] == "received")
-    }
-
-    @Test("MPNS wants a class that matches its target, and its XML")
-    func mpns() throws {
-        let toast =
-            "<wp:Notification xmlns:wp=\"WPNotification\"><wp:Toast><wp:Text1>a</wp:Text1>"
-            + "</wp:Toast></wp:Notification>"
-        let judge = { (target: String?, kind: String, body: String) in
-            var headers: HTTPHeaders = [
-                "Content-Length": "\(body.utf8.count)", "X-NotificationClass": kind,
-            ]
-            headers["X-WindowsPhone-Target"] = target
-            return MPNSChecker.judge(
-                try HTTPServerRequest(
-                    .post,
-                    "/mpns/1",
-                    headers: headers,
-                    body: Array(body.utf8)
-                )
-            ).status
-        }
-        #expect(try judge("toast", "2", toast) == 200)
-        #expect(try judge("toast", "3", toast) == 400)
-        #expect(try judge("token", "1", toast) == 400)
-        #expect(try judge(nil, "13", "raw") == 200)
     }
 }

@@ -127,6 +127,8 @@ package final class Stack: Sendable {
             "FCM_URL": origin, "FCM_IID_URL": origin, "FCM_TOKEN_HOSTS": "127.0.0.1:\(ports.tls)",
             "WNS_LIVE_TOKEN_URL": origin, "WNS_ENTRA_TOKEN_URL": origin,
             "WNS_CHANNEL_HOSTS": "127.0.0.1:\(ports.tls)",
+            "MPNS_CHANNEL_HOSTS":
+                "127.0.0.1:\(ports.tls)/mpns/,127.0.0.1:\(ports.control)/mpns/",
             "PROVIDER_CA_FILE": "\(folder)/credentials/ca.pem",
         ].merging(extra) { _, theirs in theirs }
     }

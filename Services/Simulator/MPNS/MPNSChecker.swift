@@ -1,49 +1,162 @@
 import HTTPServer
+import PushCore
 import XML
 
-/// Judges a request to an MPNS channel: method, headers, sizes, and that XML is XML.
-enum MPNSChecker {
-    static func judge(_ request: HTTPServerRequest) -> Judgement {
-        Judgement.of { judgement throws(Refusal) in
+/// Judges requests to MPNS channels: method, headers, sizes, that XML is the target's, the day's
+/// quota of senders without a certificate, and that a channel which asked for it is left alone.
+///
+/// A channel whose URI has `owner=<common name>` takes that certificate's sender alone, and one with
+/// `state=` is in that state: `queuefull`, `suppressed`, `expired`, `throttled`, `inactive` or
+/// `unavailable`.
+struct MPNSChecker: Sendable {
+    private struct Channel {
+        var dayBegan = Instant.earliest
+        var sentToday = 0
+        /// When it was answered 406 or 412 last.
+        var refusedAt = Instant.earliest
+        var refusal = 0
+    }
+
+    static let dailyLimit = 500
+    private static let maximumChannels = 20_000
+    private static let day: Int64 = 86_400_000
+    private static let hour: Int64 = 3_600_000
+
+    private var channels: [String: Channel] = [:]
+
+    mutating func judge(
+        _ request: HTTPServerRequest,
+        isAuthenticated: Bool = false,
+        now: Instant = .now()
+    ) -> Judgement {
+        var judgement = Judgement.of { judgement throws(Refusal) in
             judgement.token = request.rawTarget
-            guard request.method == .post else { throw Refusal(405, nil) }
-            guard request.headers.contains("content-length"), request.body.count <= 3072 else {
-                throw Refusal(400, nil, "no Content-Length, or a body over 3 KB")
+            try Self.check(request)
+            try Self.checkOwner(request)
+        }
+        guard judgement.status == 200 else { return judgement }
+        var channel = channels[request.rawTarget] ?? Channel()
+        if channel.refusedAt.adding(milliseconds: Self.hour) > now {
+            judgement.refuse(channel.refusal, "Dropped", "sent to again within the hour")
+        } else if let state = request.queryValue("state") {
+            judge(state, &judgement)
+        }
+        if judgement.status == 200, !isAuthenticated {
+            if channel.dayBegan.adding(milliseconds: Self.day) <= now {
+                channel.dayBegan = now
+                channel.sentToday = 0
             }
-            let headBytes = request.headers.reduce(0) {
-                $0 + $1.name.utf8.count + $1.value.utf8.count + 4
+            channel.sentToday += 1
+            if channel.sentToday > Self.dailyLimit {
+                judgement.refuse(406, "Dropped", "more than \(Self.dailyLimit) today")
             }
-            guard headBytes <= 1024 else { throw Refusal(400, nil, "headers over 1 KB") }
-            let target = request.headers["x-windowsphone-target"]
-            let classes: [String]
-            switch target {
-            case "token"?: classes = ["1", "11", "21"]
-            case "toast"?: classes = ["2", "12", "22"]
-            case nil: classes = ["3", "13", "23"]
-            case _?: throw Refusal(400, nil, "X-WindowsPhone-Target is neither toast nor token")
-            }
-            guard let kind = request.headers["x-notificationclass"], classes.contains(kind) else {
-                throw Refusal(400, nil, "X-NotificationClass does not match the target")
-            }
-            guard let target else { return }
-            guard let root = try? XMLElement.parse(request.body, maximumBytes: 3072),
-                root.name == "Notification", root.namespace == "WPNotification",
-                root.child(target == "token" ? "Tile" : "Toast") != nil
-            else { throw Refusal(400, nil, "the payload is not the target's XML") }
+        }
+        if channels.count >= Self.maximumChannels { channels = [:] }
+        channels[request.rawTarget] = channel
+        return judgement
+    }
+
+    /// What the channel was answered in the end, by the checks or by a rule.
+    mutating func answered(_ status: Int, to channel: String, now: Instant) {
+        guard status == 406 || status == 412 else { return }
+        channels[channel, default: Channel()].refusedAt = now
+        channels[channel]?.refusal = status
+    }
+
+    private func judge(_ state: String, _ judgement: inout Judgement) {
+        switch state {
+        case "queuefull": judgement.reason = "QueueFull"
+        case "suppressed": judgement.reason = "Suppressed"
+        case "expired": judgement.refuse(404, "Dropped")
+        case "throttled": judgement.refuse(406, "Dropped")
+        case "inactive": judgement.refuse(412, "Dropped")
+        case "unavailable": judgement.refuse(503, nil)
+        case _: judgement.refuse(400, nil, "the channel's URI names no state")
         }
     }
 
-    static func answer(status: Int, to request: HTTPServerRequest) -> HTTPServerResponse {
+    private static func checkOwner(_ request: HTTPServerRequest) throws(Refusal) {
+        guard let owner = request.queryValue("owner") else { return }
+        let names = request.clientCertificateSubject?.split(separator: ",") ?? []
+        guard names.contains(where: { $0 == "CN=\(owner)" }) else {
+            throw Refusal(401, nil, "the channel belongs to another certificate")
+        }
+    }
+
+    private static func check(_ request: HTTPServerRequest) throws(Refusal) {
+        guard request.protocolVersion != .http2 else {
+            throw Refusal(400, nil, "MPNS speaks HTTP/1.1")
+        }
+        guard request.method == .post else { throw Refusal(405, nil) }
+        guard request.headers.contains("content-length"), request.body.count <= 3072 else {
+            throw Refusal(400, nil, "no Content-Length, or a body over 3 KB")
+        }
+        let headBytes = request.headers.reduce(0) {
+            $0 + $1.name.utf8.count + $1.value.utf8.count + 4
+        }
+        guard headBytes <= 1024 else { throw Refusal(400, nil, "headers over 1 KB") }
+        let target = request.headers["x-windowsphone-target"]
+        let classes: [String]
+        switch target {
+        case "token"?: classes = ["1", "11", "21"]
+        case "toast"?: classes = ["2", "12", "22"]
+        case nil: classes = ["3", "13", "23"]
+        case _?: throw Refusal(400, nil, "X-WindowsPhone-Target is neither toast nor token")
+        }
+        guard let kind = request.headers["x-notificationclass"], classes.contains(kind) else {
+            throw Refusal(400, nil, "X-NotificationClass does not match the target")
+        }
+        if let target { try checkPayload(request, isTile: target == "token") }
+    }
+
+    private static let toastElements: Set<String> = ["Text1", "Text2", "Param", "Sound"]
+    private static let tileElements: Set<String> = [
+        "BackgroundImage", "Count", "Title", "BackBackgroundImage", "BackTitle", "BackContent",
+        "SmallBackgroundImage", "WideBackgroundImage", "WideBackBackgroundImage",
+        "WideBackContent", "SmallIconImage", "IconImage", "WideContent1", "WideContent2",
+        "WideContent3", "BackgroundColor", "CycleImage1", "CycleImage2", "CycleImage3",
+        "CycleImage4", "CycleImage5", "CycleImage6", "CycleImage7", "CycleImage8", "CycleImage9",
+    ]
+
+    private static func checkPayload(
+        _ request: HTTPServerRequest,
+        isTile: Bool
+    ) throws(Refusal) {
+        let type = request.headers["content-type"]?.lowercased().split(separator: ";").first
+        guard type == "text/xml" else {
+            throw Refusal(400, nil, "Content-Type of a toast or a tile is text/xml")
+        }
+        guard let root = try? XMLElement.parse(request.body, maximumBytes: 3072),
+            root.name == "Notification", root.namespace == "WPNotification",
+            let content = root.child(isTile ? "Tile" : "Toast"),
+            content.namespace == "WPNotification"
+        else { throw Refusal(400, nil, "the payload is not the target's XML") }
+        let known = isTile ? tileElements : toastElements
+        guard content.children.allSatisfy({ known.contains($0.name) }) else {
+            throw Refusal(400, nil, "the payload holds an element that its template does not have")
+        }
+    }
+
+    // MARK: Answers
+
+    /// Header rows as the table has them, in the varying spellings that sources report.
+    static func answer(
+        status: Int,
+        reason: String? = nil,
+        to request: HTTPServerRequest
+    ) -> HTTPServerResponse {
         var response = HTTPServerResponse(status: status)
         if let id = request.headers["x-messageid"] { response.headers.add("X-MessageID", id) }
         let states: (String, String, String)
-        switch status {
-        case 200: states = ("Received", "Connected", "Active")
-        case 404: states = ("Dropped", "Temp Disconnected", "Expired")
-        case 406: states = ("Dropped", "Connected", "Active")
-        case 412: states = ("Dropped", "Inactive", "N/A")
-        case 500...: return response
-        default: states = ("N/A", "N/A", "N/A")
+        switch (status, reason) {
+        case (200, "QueueFull"), (200, "Suppressed"):
+            states = (reason ?? "", "Temp Disconnected", "Active")
+        case (200, _): states = ("Received", "Connected", "Active")
+        case (404, _): states = ("Dropped", "TempDisconnected", "Expired")
+        case (406, _): states = ("Dropped", "Connected", "Active")
+        case (412, _): states = ("Dropped", "Inactive", "N/A")
+        case (500..., _): return response
+        case _: states = ("N/A", "N/A", "N/A")
         }
         response.headers.add("X-NotificationStatus", states.0)
         response.headers.add("x-deviceconnectionstatus", states.1)

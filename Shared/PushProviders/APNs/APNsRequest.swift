@@ -25,13 +25,14 @@ enum APNsRequest {
 
     static func render(
         _ request: PushRequest,
-        pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+        pushID: String,
+        locale: String?
+    ) throws(RenderingError) -> PayloadDraft {
         if let native = request.native.apns {
             return try render(native: native, request, pushID)
         }
         guard let data = request.data else { throw .noContent(.apns) }
-        var fields = PlatformData(data, over: ["ios"])
+        var fields = try PlatformData(data, over: ["ios"], locale: locale, for: .apns)
         fields.drop(["wp-param", "silent", "_notificationChannel"])
         let collapseID = try fields.takeText("collapse-id")
         let statedType = try fields.takeText("apns-push-type")
@@ -51,7 +52,7 @@ enum APNsRequest {
         native: JSONObject,
         _ request: PushRequest,
         _ pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+    ) throws(RenderingError) -> PayloadDraft {
         let ours = ["apns-id", "apns-channel-id", "apns-request-id"]
         let headers = try nativeHeaders(
             native["headers"]?.object,
@@ -91,7 +92,7 @@ enum APNsRequest {
         for key in ["content-available", "mutable-content"] where fields.takeFlag(key) {
             aps[key] = 1
         }
-        if let badge = aps["badge"], badge.integer == nil {
+        if let badge = aps["badge"], !Marks.isBadge(badge) {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
         // Without any of these there would be nothing for the device to do: it is data for the app.
@@ -108,7 +109,7 @@ enum APNsRequest {
         _ request: PushRequest,
         _ pushID: String,
         field: String
-    ) throws(RenderingError) -> RenderedPayload {
+    ) throws(RenderingError) -> PayloadDraft {
         var headers = stated
         func value(_ name: String) -> String? { headers.first { $0.name == name }?.value }
         func add(_ name: String, _ value: String) { headers.append(.init(name, value)) }
@@ -152,12 +153,14 @@ enum APNsRequest {
         }
         let body = JSONValue.object(payload).bytes
         let limit = type == "voip" ? maximumVoIPPayloadBytes : maximumPayloadBytes
-        guard body.count <= limit else { throw .tooLarge(bytes: body.count, limit: limit) }
-        return RenderedPayload(
-            platform: .apns,
-            headers: headers,
-            body: body,
-            repeatOverwrites: true
+        return PayloadDraft(
+            payload: RenderedPayload(
+                platform: .apns,
+                headers: headers,
+                body: body,
+                repeatOverwrites: true
+            ),
+            limit: limit
         )
     }
 

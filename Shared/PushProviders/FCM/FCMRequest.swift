@@ -17,13 +17,14 @@ enum FCMRequest {
 
     static func render(
         _ request: PushRequest,
-        pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+        pushID: String,
+        locale: String?
+    ) throws(RenderingError) -> PayloadDraft {
         if let native = request.native.fcm {
             return try render(native: native, request, pushID)
         }
         guard let data = request.data else { throw .noContent(.fcm) }
-        var fields = PlatformData(data, over: ["android", "fcm"])
+        var fields = try PlatformData(data, over: ["android", "fcm"], locale: locale, for: .fcm)
         fields.drop(foreignKeys)
         let tag = try fields.takeText("collapse-id")
         let channel = try fields.takeText("_notificationChannel")
@@ -33,10 +34,10 @@ enum FCMRequest {
         try takeAlert(&fields, &notification, &android)
         if let sound = fields.take("sound")?.string { android["sound"] = .string(sound) }
         if let badge = fields.take("badge") {
-            guard let number = badge.integer else {
+            guard Marks.isBadge(badge) else {
                 throw .invalid(field: "data.badge", problem: "must be a whole number")
             }
-            android["notification_count"] = JSONValue(number)
+            android["notification_count"] = badge
         }
         if let channel = channel ?? request.androidChannel {
             android["channel_id"] = .string(channel)
@@ -66,7 +67,7 @@ enum FCMRequest {
         native: JSONObject,
         _ request: PushRequest,
         _ pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+    ) throws(RenderingError) -> PayloadDraft {
         guard let message = native["message"]?.object else {
             throw .invalid(field: "native.fcm.message", problem: "must be an object")
         }
@@ -116,7 +117,7 @@ enum FCMRequest {
         _ request: PushRequest,
         _ pushID: String,
         field: String
-    ) throws(RenderingError) -> RenderedPayload {
+    ) throws(RenderingError) -> PayloadDraft {
         var message = stated
         try checkData(message["data"], field: "\(field == "data" ? "data" : field + ".data")")
         var android = message.removeValue(forKey: "android")?.object ?? JSONObject()
@@ -132,18 +133,21 @@ enum FCMRequest {
             let isHigh = request.priority.map { $0 == .high } ?? isNotification
             android["priority"] = isHigh ? "HIGH" : "NORMAL"
         }
-        let counted = [message["notification"], message["data"], android["notification"]]
+        // Android's own data takes the place of the message's.
+        let data = android["data"] ?? message["data"]
+        let counted = [message["notification"], data, android["notification"]]
         let bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
-        guard bytes <= maximumPayloadBytes else {
-            throw .tooLarge(bytes: bytes, limit: maximumPayloadBytes)
-        }
         let needsTimeToLive =
             request.expiration != nil && android["ttl"] == nil && message["ttl"] == nil
-        return splice(
-            message,
-            android,
-            needsTimeToLive: needsTimeToLive,
-            repeatOverwrites: isNotification
+        return PayloadDraft(
+            payload: splice(
+                message,
+                android,
+                needsTimeToLive: needsTimeToLive,
+                repeatOverwrites: isNotification
+            ),
+            measure: .texts(bytes),
+            limit: maximumPayloadBytes
         )
     }
 

@@ -43,7 +43,7 @@ struct WNSAnswer: Equatable {
     ) -> ProviderOutcome {
         switch (status, state) {
         case (200, "dropped"): .rejected
-        case (200, "channelthrottled"): .unavailable(retryAfter: retryAfter ?? channelWait)
+        case (200, "channelthrottled"): .throttled(retryAfter: retryAfter ?? channelWait)
         case (200, _): .accepted
         case (401, _), (403, _): .misconfigured
         case (404, _): .unregistered(since: nil)

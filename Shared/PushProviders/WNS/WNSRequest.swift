@@ -19,19 +19,20 @@ enum WNSRequest {
 
     static func render(
         _ request: PushRequest,
-        pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+        pushID: String,
+        locale: String?
+    ) throws(RenderingError) -> PayloadDraft {
         if let native = request.native.wns {
             return try render(native: native, request, pushID)
         }
         guard let data = request.data else { throw .noContent(.wns) }
-        var fields = PlatformData(data, over: ["wp"])
+        var fields = try PlatformData(data, over: ["wp"], locale: locale, for: .wns)
         fields.drop(foreignKeys)
         let isSilent = fields.takeFlag("silent")
         let collapseID = try fields.takeText("collapse-id")
         let sound = fields.take("sound")?.string
         let badge = fields.take("badge")
-        if let badge, badge.integer.map({ $0 >= 0 }) != true {
+        if let badge, !Marks.isBadge(badge) || badge.integer ?? 0 < 0 {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
         let hasText = fields.fields["alert"] != nil || fields.fields["title"] != nil
@@ -49,8 +50,8 @@ enum WNSRequest {
                 collapseID: collapseID ?? request.collapseID ?? pushID
             )
         }
-        if let number = badge?.integer, fields.fields.isEmpty {
-            let body = Array(#"<badge value="\#(number)"/>"#.utf8)
+        if let badge, fields.fields.isEmpty {
+            let body = Array(#"<badge value="\#(badge.text)"/>"#.utf8)
             return try finish(
                 "wns/badge",
                 body: body,
@@ -73,7 +74,7 @@ enum WNSRequest {
         native: JSONObject,
         _ request: PushRequest,
         _ pushID: String
-    ) throws(RenderingError) -> RenderedPayload {
+    ) throws(RenderingError) -> PayloadDraft {
         guard let type = native["type"]?.string, types.contains(type) else {
             throw .invalid(
                 field: "native.wns.type",
@@ -117,34 +118,15 @@ enum WNSRequest {
 
     private static func toast(_ lines: [String], launch: String?, sound: String?) -> String {
         var xml = "<toast"
-        if let launch { xml += " launch=\"\(escaped(launch))\"" }
+        if let launch { xml += " launch=\"\(xmlEscaped(launch))\"" }
         xml += "><visual><binding template=\"ToastGeneric\">"
-        for line in lines { xml += "<text>\(escaped(line))</text>" }
+        for line in lines { xml += "<text>\(xmlEscaped(line))</text>" }
         xml += "</binding></visual>"
         // Other platforms' sounds are files that a Windows app does not have.
         if let sound, sound.hasPrefix("ms-winsoundevent:") || sound.hasPrefix("ms-appx:") {
-            xml += "<audio src=\"\(escaped(sound))\"/>"
+            xml += "<audio src=\"\(xmlEscaped(sound))\"/>"
         }
         return xml + "</toast>"
-    }
-
-    /// For text and attributes; what XML 1.0 cannot hold at all is replaced.
-    private static func escaped(_ text: String) -> String {
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            case "'": result += "&apos;"
-            case "\t", "\n", "\r": result += "&#\(scalar.value);"
-            case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF:
-                result += "\u{FFFD}"
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
     }
 
     private static func finish(
@@ -153,10 +135,7 @@ enum WNSRequest {
         headers stated: [RenderedPayload.Header],
         _ request: PushRequest,
         collapseID: String
-    ) throws(RenderingError) -> RenderedPayload {
-        guard body.count <= maximumPayloadBytes else {
-            throw .tooLarge(bytes: body.count, limit: maximumPayloadBytes)
-        }
+    ) throws(RenderingError) -> PayloadDraft {
         let isRaw = type == "wns/raw"
         var headers = [
             RenderedPayload.Header("x-wns-type", type),
@@ -170,11 +149,14 @@ enum WNSRequest {
         if let priority = request.priority, !has("x-wns-priority") {
             headers.append(.init("x-wns-priority", priority == .high ? "1" : "2"))
         }
-        return RenderedPayload(
-            platform: .wns,
-            headers: headers,
-            body: body,
-            repeatOverwrites: !isRaw
+        return PayloadDraft(
+            payload: RenderedPayload(
+                platform: .wns,
+                headers: headers,
+                body: body,
+                repeatOverwrites: !isRaw
+            ),
+            limit: maximumPayloadBytes
         )
     }
 

@@ -91,7 +91,7 @@ struct StorageFixture: Sendable {
 
     func push(_ id: String, _ object: JSONObject, app: String = app) throws -> NewPush {
         var object = object
-        object["data"] = ["alert": "Ring"]
+        if object["data"] == nil { object["data"] = ["alert": "Ring"] }
         let (request, now) = (try PushRequest.parse(object, now: .now()), Instant.now())
         return NewPush(
             id: PushIdentity.pushID(app: app, source: "test", eventID: id, digest: sha256),

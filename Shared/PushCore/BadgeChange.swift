@@ -1,0 +1,65 @@
+package import JSON
+
+/// A `badge` that raises or lowers each installation's own, and sends what it came to: LeanCloud's
+/// `"Increment"`, Parse's `"increment"` and `{"__op": "Increment", "amount": n}`.
+package struct BadgeChange: Hashable, Sendable {
+    /// By how much; negative to lower it.
+    package var amount: Int
+
+    private static let maximumAmount = 1_000_000
+    private static let highest = 2_147_483_647
+
+    package init(amount: Int) { self.amount = amount }
+
+    /// `nil` for what is no such change, a plain number above all.
+    package init?(_ value: JSONValue) {
+        if let name = value.string {
+            guard name.lowercased() == "increment" else { return nil }
+            amount = 1
+            return
+        }
+        guard let object = value.object,
+            object.keys.allSatisfy({ $0 == "__op" || $0 == "amount" })
+        else { return nil }
+        let given = object["amount"] ?? 1
+        guard let number = given.integer, abs(number) <= Self.maximumAmount else { return nil }
+        switch object["__op"]?.string {
+        case "Increment"?: amount = number
+        case "Decrement"?: amount = -number
+        case _: return nil
+        }
+    }
+
+    /// What a stored badge becomes: never less than nothing, and no more than is kept.
+    package func applied(to badge: Int) -> Int { min(max(badge + amount, 0), Self.highest) }
+}
+
+extension PushRequest {
+    /// What the push does to the stored badges of a platform's installations: its `data`'s `badge` as
+    /// that platform sees it. A native payload does nothing to them.
+    package func badgeChange(for platform: Platform) -> BadgeChange? {
+        guard let data else { return nil }
+        let isNative: Bool
+        let own: [String]
+        switch platform {
+        case .apns: (isNative, own) = (native.apns != nil, ["ios"])
+        case .fcm: (isNative, own) = (native.fcm != nil, ["android", "fcm"])
+        case .wns: (isNative, own) = (native.wns != nil, ["wp"])
+        case .mpns: (isNative, own) = (false, ["wp"])
+        }
+        if isNative { return nil }
+        var badge = data["badge"]
+        for name in own {
+            if let value = data[name]?.object?["badge"] { badge = value }
+        }
+        return badge.flatMap(BadgeChange.init)
+    }
+
+    /// By platform; those that it leaves alone are not there.
+    package var badgeChanges: [Platform: BadgeChange] {
+        var changes: [Platform: BadgeChange] = [:]
+        guard data != nil else { return changes }
+        for platform in Platform.allCases { changes[platform] = badgeChange(for: platform) }
+        return changes
+    }
+}

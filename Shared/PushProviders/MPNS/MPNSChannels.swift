@@ -1,0 +1,71 @@
+internal import PushCore
+
+/// Which channels must be left alone for now: those that said so, and those whose unauthenticated
+/// sender has used up the day. Pure: no clock of its own. Bounded; what it forgets MPNS says again.
+struct MPNSChannels {
+    /// Notifications a day that MPNS takes for one channel without a certificate.
+    static let dailyLimit = 500
+    static let maximumChannels = 50_000
+    private static let day: Int64 = 86_400_000
+
+    private struct Channel {
+        var heldUntil = Instant.earliest
+        var dayBegan = Instant.earliest
+        var sentToday = 0
+    }
+
+    private var channels: [String: Channel] = [:]
+
+    var count: Int { channels.count }
+
+    /// Counts a notification that is about to be sent.
+    ///
+    /// - Parameters:
+    ///   - uri: The channel's.
+    ///   - isAuthenticated: Whether a certificate speaks for us: then there is no daily limit.
+    ///   - now: The time.
+    /// - Returns: `nil` to send it, else how long to leave the channel alone.
+    mutating func admit(_ uri: String, isAuthenticated: Bool, now: Instant) -> Duration? {
+        guard var channel = channels[uri] ?? (isAuthenticated ? nil : Channel()) else { return nil }
+        if channel.heldUntil > now {
+            return .milliseconds(channel.heldUntil.milliseconds - now.milliseconds)
+        }
+        if isAuthenticated {
+            channels[uri] = nil
+            return nil
+        }
+        let dayEnds = channel.dayBegan.adding(milliseconds: Self.day)
+        if dayEnds <= now {
+            channel.dayBegan = now
+            channel.sentToday = 0
+        } else if channel.sentToday >= Self.dailyLimit {
+            return .milliseconds(dayEnds.milliseconds - now.milliseconds)
+        }
+        channel.sentToday += 1
+        remember(uri, channel, now)
+        return nil
+    }
+
+    /// The channel's answer was to be left alone.
+    mutating func hold(_ uri: String, for wait: Duration, now: Instant) {
+        var channel = channels[uri] ?? Channel()
+        channel.heldUntil = now.adding(milliseconds: Int64(wait / .milliseconds(1)))
+        remember(uri, channel, now)
+    }
+
+    private mutating func remember(_ uri: String, _ channel: Channel, _ now: Instant) {
+        if channels.count >= Self.maximumChannels, channels[uri] == nil { makeRoom(now) }
+        channels[uri] = channel
+    }
+
+    /// Those that nothing is known of any more go, then those that are only counted, then all.
+    private mutating func makeRoom(_ now: Instant) {
+        channels = channels.filter {
+            $0.value.heldUntil > now || $0.value.dayBegan.adding(milliseconds: Self.day) > now
+        }
+        if channels.count > Self.maximumChannels / 2 {
+            channels = channels.filter { $0.value.heldUntil > now }
+        }
+        if channels.count > Self.maximumChannels / 2 { channels = [:] }
+    }
+}

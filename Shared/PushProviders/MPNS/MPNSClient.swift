@@ -1,0 +1,109 @@
+internal import HTTPTransport
+internal import Observability
+internal import PushCore
+
+/// MPNS for one app, with its certificate where it has one. The connections of a certificate are its
+/// own; those without are shared by all apps that have none.
+final class MPNSClient: ProviderClient, @unchecked Sendable {
+    private let channelHosts: HostPolicy
+    private let slot: ConnectionSlot
+    private let isAuthenticated: Bool
+    private let channels: SharedMPNSChannels
+    private let queue: DeliveryQueue
+    private let timeout: Duration
+    private let clock: () -> Instant
+    private var isClosed = false
+    private var isRetiring = false
+
+    /// - Parameters:
+    ///   - channelHosts: Where channel URIs may lead.
+    ///   - slot: Where `isAuthenticated`, this client's own; else shared, and its owner closes it.
+    ///   - isAuthenticated: Whether a certificate speaks for us.
+    ///   - channels: What all clients know of channels.
+    ///   - configuration: Time limits and bounds.
+    ///   - clock: Judges `Retry-After`, and how long channels are left alone.
+    init(
+        channelHosts: HostPolicy,
+        slot: ConnectionSlot,
+        isAuthenticated: Bool,
+        channels: SharedMPNSChannels,
+        configuration: ProviderConfiguration,
+        clock: @escaping () -> Instant
+    ) {
+        self.channelHosts = channelHosts
+        self.slot = slot
+        self.isAuthenticated = isAuthenticated
+        self.channels = channels
+        self.clock = clock
+        timeout = configuration.requestTimeout
+        queue = DeliveryQueue(limit: configuration.mpnsConnections)
+        queue.start = { [unowned self] in self.start($0) }
+        queue.onEmpty = { [unowned self] in if self.isRetiring { self.close() } }
+    }
+
+    var deliveriesInside: Int { queue.count }
+
+    func send(
+        _ deliveries: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        queue.add(deliveries, completion: completion)
+    }
+
+    func withdrawAll() { queue.drop(ProviderAnswer(.notSent, reason: "withdrawn")) }
+
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        queue.drop(ProviderAnswer(.notSent, reason: "closed"))
+        if isAuthenticated { slot.close() }
+    }
+
+    func closeAfterLastDelivery() {
+        isRetiring = true
+        if queue.count == 0 { close() }
+    }
+
+    private func start(_ delivery: Delivery) {
+        guard !isClosed else {
+            return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
+        }
+        let channel = delivery.notification.target.token
+        guard channelHosts.permits(channel) else {
+            return queue.finish(
+                delivery,
+                ProviderAnswer(.rejected, reason: "channel host not allowed")
+            )
+        }
+        // Nobody is told a certificate over plain http.
+        let isProven = isAuthenticated && channel.hasPrefix("https://")
+        if let wait = channels.state.admit(channel, isAuthenticated: isProven, now: clock()) {
+            return queue.finish(
+                delivery,
+                ProviderAnswer(.throttled(retryAfter: wait), reason: "the channel is left alone")
+            )
+        }
+        let generation = slot.generation
+        let request = MPNSRequest.make(delivery.notification, timeout: timeout)
+        slot.client.send(request) { [self] result in
+            switch result {
+            case .failure(let error):
+                if error.discreditsConnection {
+                    slot.replace(generation, because: error.metricLabel)
+                }
+                queue.finish(delivery, ProviderAnswer(error))
+            case .success(let response):
+                let classified = MPNSAnswer.classify(response, at: clock())
+                if let wait = classified.holdsChannel {
+                    channels.state.hold(channel, for: wait, now: clock())
+                }
+                queue.finish(delivery, classified.answer)
+            }
+        }
+    }
+}
+
+/// What is known of channels, whatever client met them. Confined to one loop.
+final class SharedMPNSChannels {
+    var state = MPNSChannels()
+}

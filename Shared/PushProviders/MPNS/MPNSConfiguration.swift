@@ -1,0 +1,59 @@
+internal import Cryptography
+internal import HTTPTransport
+package import JSON
+internal import PushCore
+
+/// What an app sends to MPNS' authenticated channels with, checked: the certificate whose common
+/// name its phones gave when they opened them. Unauthenticated channels need none.
+package struct MPNSCredential: Sendable {
+    private let certificatePEM: String
+    private let privateKeyPEM: String
+    private let subject: String
+    private let notAfter: Instant
+
+    /// - Throws: `CredentialError`, naming `certificate`.
+    package init(
+        validatingCertificate certificatePEM: String,
+        privateKey privateKeyPEM: String
+    ) throws(CredentialError) {
+        let summary: CertificateSummary
+        do {
+            summary = try checkCertificatePair(
+                certificatePEM: certificatePEM,
+                privateKeyPEM: privateKeyPEM
+            )
+        } catch {
+            throw CredentialError(
+                "certificate",
+                "is no PEM certificate that its private key belongs to"
+            )
+        }
+        self.certificatePEM = certificatePEM
+        self.privateKeyPEM = privateKeyPEM
+        subject = summary.subject
+        notAfter = Instant(seconds: summary.notAfter)
+    }
+
+    /// From the sealed form.
+    package init(secret: JSONObject) throws(CredentialError) {
+        let fields = CredentialFields(object: secret)
+        try self.init(
+            validatingCertificate: try fields.text("certificate"),
+            privateKey: try fields.text("privateKey")
+        )
+    }
+
+    /// What is sealed.
+    package var secret: JSONObject {
+        ["certificate": .string(certificatePEM), "privateKey": .string(privateKeyPEM)]
+    }
+
+    /// What may be listed.
+    package var summary: JSONObject {
+        ["subject": .string(subject), "notAfter": .string(notAfter.iso8601)]
+    }
+
+    var clientCertificate: HTTPTransportConfiguration.ClientCertificate {
+        .init(certificatePEM: certificatePEM, privateKeyPEM: privateKeyPEM)
+    }
+}

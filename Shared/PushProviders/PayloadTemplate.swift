@@ -1,0 +1,308 @@
+package import JSON
+package import PushCore
+
+/// What a platform's renderer made of a push, before its marks are found and its size is judged.
+struct PayloadDraft {
+    /// As the platform counts a payload.
+    enum Measure {
+        case bytes
+        /// FCM counts names and texts, and those as they are before JSON escapes them.
+        case texts(Int)
+    }
+
+    var payload: RenderedPayload
+    var measure = Measure.bytes
+    var limit: Int
+}
+
+/// A push as all devices of a platform and a language share it, with the places where each puts its
+/// own values.
+///
+/// Where they are is found in the rendered body itself: a placeholder is rendered as a mark with a
+/// quotation mark in it, and what became of that tells how a value in its place is to be escaped, be
+/// it JSON inside JSON, or JSON inside XML.
+package struct PayloadTemplate: Sendable {
+    private struct Point {
+        /// Into the body.
+        var offset: Int
+        var value: Marks.Value
+        var escapes: Escapes
+    }
+
+    private let payload: RenderedPayload
+    private let points: [Point]
+    /// Without the devices' values.
+    private let size: Int
+    private let limit: Int
+    private let countsTexts: Bool
+
+    /// Whether devices differ in it at all.
+    package var isPersonal: Bool { !points.isEmpty }
+    /// Whether a second copy takes the place of the first on the device.
+    package var repeatOverwrites: Bool { payload.repeatOverwrites }
+
+    init(_ draft: PayloadDraft, _ marks: Marks?) throws(RenderingError) {
+        limit = draft.limit
+        var size: Int
+        switch draft.measure {
+        case .bytes:
+            size = draft.payload.body.count
+            countsTexts = false
+        case .texts(let count):
+            size = count
+            countsTexts = true
+        }
+        var payload = draft.payload
+        var points: [Point] = []
+        if let marks {
+            let found = marks.search(draft.payload.body)
+            payload.body = found.body
+            for index in payload.splicePoints.indices {
+                payload.splicePoints[index].offset -=
+                    found.removed(before: payload.splicePoints[index].offset)
+            }
+            for mark in found.marks {
+                points.append(Point(offset: mark.at, value: mark.value, escapes: mark.escapes))
+                size -= mark.escapes.size(of: mark.text, countsTexts: countsTexts)
+            }
+        }
+        self.payload = payload
+        self.points = points
+        self.size = size
+        guard size <= limit else { throw .tooLarge(bytes: size, limit: limit) }
+    }
+
+    /// The payload of one device.
+    ///
+    /// - Parameters:
+    ///   - values: Its installation's, by the fields' names; what is not there, `null`, empty,
+    ///   a list or an object becomes the placeholder's fallback.
+    ///   - badge: Its installation's, as this push left it; `nil`: it has none.
+    /// - Returns: What is sent, but for the token.
+    /// - Throws: `tooLarge`: this device cannot be sent this.
+    package func payload(
+        values: JSONObject? = nil,
+        badge: Int? = nil
+    ) throws(RenderingError) -> RenderedPayload {
+        guard !points.isEmpty else { return payload }
+        var result = payload
+        var size = size
+        var body: [UInt8] = []
+        body.reserveCapacity(payload.body.count + 64 * points.count)
+        var from = 0
+        for point in points {
+            body.append(contentsOf: payload.body[from..<point.offset])
+            from = point.offset
+            let text = point.value.text(values, badge)
+            let count = body.count
+            point.escapes.write(text, into: &body)
+            size += point.escapes.size(of: text, countsTexts: countsTexts)
+            for (index, splice) in payload.splicePoints.enumerated()
+            where splice.offset > point.offset {
+                result.splicePoints[index].offset += body.count - count
+            }
+        }
+        body.append(contentsOf: payload.body[from...])
+        result.body = body
+        guard size <= limit else { throw .tooLarge(bytes: size, limit: limit) }
+        return result
+    }
+}
+
+/// How often a text was escaped on its way into a body.
+struct Escapes: Equatable {
+    /// 0...3: JSON inside JSON is twice.
+    var json: Int
+    /// XML, around the JSON where there is any.
+    var xml: Bool
+
+    func write(_ text: String, into body: inout [UInt8]) {
+        var text = text
+        for _ in 0..<json {
+            var quoted: [UInt8] = []
+            writeJSONString(text, into: &quoted)
+            text = String(decoding: quoted.dropFirst().dropLast(), as: UTF8.self)
+        }
+        body.append(contentsOf: (xml ? xmlEscaped(text) : text).utf8)
+    }
+
+    /// What a text in this place counts for.
+    func size(of text: String, countsTexts: Bool) -> Int {
+        var escapes = self
+        if countsTexts, json > 0 { escapes.json -= 1 }
+        var body: [UInt8] = []
+        escapes.write(text, into: &body)
+        return body.count
+    }
+}
+
+/// Stands in a push's data for what differs per device, while the push is rendered.
+struct Marks {
+    enum Value: Equatable, Sendable {
+        case field(PushTemplate.Placeholder)
+        /// A number. A device whose badge nobody keeps has had none before: `change` of nothing. A
+        /// tile of MPNS' shows no more than `highest`.
+        case badge(BadgeChange, highest: Int)
+
+        func text(_ values: JSONObject?, _ badge: Int?) -> String {
+            switch self {
+            case .badge(let change, let highest):
+                return String(min(badge ?? change.applied(to: 0), highest))
+            case .field(let placeholder):
+                let text: String? =
+                    switch values?[placeholder.field] {
+                    case .string(let text)?: text
+                    case .bool, .integer, .double, .number: values?[placeholder.field]?.text
+                    case nil, .null, .array, .object: nil
+                    }
+                return text.flatMap { $0.isEmpty ? nil : $0 } ?? placeholder.fallback
+            }
+        }
+    }
+
+    /// Of the private use area, and nowhere in the data: three bytes in UTF-8.
+    private let scalar: Unicode.Scalar
+    private var values: [Value] = []
+
+    /// The push's data with marks in it, and what they stand for; `nil` where there are none.
+    static func mark(
+        _ request: PushRequest,
+        for platform: Platform
+    ) throws(RenderingError) -> (JSONObject, Marks)? {
+        let badgeChange = request.badgeChange(for: platform)
+        guard let data = request.data, !request.templateFields.isEmpty || badgeChange != nil else {
+            return nil
+        }
+        guard let scalar = freeScalar(data) else {
+            throw .invalid(field: "data", problem: "holds every character of the private use area")
+        }
+        var marks = Marks(scalar: scalar)
+        var marked = PushTemplate.replacing(data) { marks.add(.field($0)) }
+        if let badgeChange {
+            let highest = platform == .mpns ? MPNSRequest.highestCount : .max
+            marks.markBadge(.badge(badgeChange, highest: highest), in: &marked)
+        }
+        return (marked, marks)
+    }
+
+    /// Wherever `data` says so: of the platforms' own objects the renderer takes the right one.
+    private mutating func markBadge(_ value: Value, in data: inout JSONObject) {
+        let mark = JSONValue.number(add(value, isQuoted: false))
+        for name in ["ios", "android", "fcm", "wp"] {
+            guard var own = data[name]?.object, let badge = own["badge"],
+                BadgeChange(badge) != nil
+            else { continue }
+            own["badge"] = mark
+            data[name] = .object(own)
+        }
+        if let badge = data["badge"], BadgeChange(badge) != nil { data["badge"] = mark }
+    }
+
+    /// Whether a `badge` is a whole number, or the mark for one.
+    static func isBadge(_ value: JSONValue) -> Bool {
+        if case .number(let text) = value {
+            return text.first?.isWholeNumber == false && text.first != "-"
+        }
+        return value.integer != nil
+    }
+
+    private init(scalar: Unicode.Scalar) { self.scalar = scalar }
+
+    private static func freeScalar(_ data: JSONObject) -> Unicode.Scalar? {
+        let area: ClosedRange<UInt32> = 0xE000...0xF8FF
+        var used: Set<UInt32> = []
+        for scalar in JSONValue.object(data).text.unicodeScalars where area.contains(scalar.value) {
+            used.insert(scalar.value)
+        }
+        return area.lazy.first { !used.contains($0) }.flatMap(Unicode.Scalar.init)
+    }
+
+    private mutating func add(_ value: Value, isQuoted: Bool = true) -> String {
+        let index = values.firstIndex(of: value) ?? values.count
+        if index == values.count { values.append(value) }
+        return text(index, isQuoted: isQuoted)
+    }
+
+    /// A number's mark has no quotation mark: it is escaped nowhere.
+    private func text(_ index: Int, isQuoted: Bool) -> String {
+        "\(scalar)\(isQuoted ? "\"" : "")\(index)\(scalar)"
+    }
+
+    struct Found {
+        struct Mark {
+            /// Offset into the body without marks.
+            var at: Int
+            var value: Value
+            var escapes: Escapes
+            /// Itself, before it was escaped.
+            var text: String
+            /// Offset and length in the body with marks.
+            var was: Range<Int>
+        }
+
+        var body: [UInt8] = []
+        var marks: [Mark] = []
+
+        func removed(before offset: Int) -> Int {
+            marks.reduce(0) { $0 + ($1.was.upperBound <= offset ? $1.was.count : 0) }
+        }
+    }
+
+    /// Takes the marks out of a body.
+    func search(_ body: [UInt8]) -> Found {
+        let edge = Array(String(scalar).utf8)
+        var found = Found()
+        found.body.reserveCapacity(body.count)
+        var index = 0
+        while index < body.count {
+            if body[index] == edge[0],
+                let mark = mark(in: body, at: index, edge: edge, as: found.body.count)
+            {
+                found.marks.append(mark)
+                index = mark.was.upperBound
+            } else {
+                found.body.append(body[index])
+                index += 1
+            }
+        }
+        return found
+    }
+
+    private func mark(
+        in body: [UInt8],
+        at start: Int,
+        edge: [UInt8],
+        as offset: Int
+    ) -> Found.Mark? {
+        func holds(_ bytes: [UInt8], at index: Int) -> Bool {
+            index + bytes.count <= body.count
+                && body[index..<(index + bytes.count)].elementsEqual(bytes)
+        }
+        guard holds(edge, at: start) else { return nil }
+        var index = start + edge.count
+        var backslashes = 0
+        while index < body.count, body[index] == UInt8(ascii: "\\"), backslashes < 8 {
+            backslashes += 1
+            index += 1
+        }
+        guard let json = [0: 0, 1: 1, 3: 2, 7: 3][backslashes] else { return nil }
+        let quote = Array("&quot;".utf8)
+        let isXML = holds(quote, at: index)
+        let isQuoted = isXML || holds([UInt8(ascii: "\"")], at: index)
+        guard isQuoted || backslashes == 0 else { return nil }
+        if isQuoted { index += isXML ? quote.count : 1 }
+        var number = 0
+        while index < body.count, (48...57).contains(body[index]), number < 100_000 {
+            number = number * 10 + Int(body[index] - 48)
+            index += 1
+        }
+        guard number < values.count, holds(edge, at: index) else { return nil }
+        return Found.Mark(
+            at: offset,
+            value: values[number],
+            escapes: Escapes(json: json, xml: isXML),
+            text: text(number, isQuoted: isQuoted),
+            was: start..<(index + edge.count)
+        )
+    }
+}

@@ -1,0 +1,12 @@
+extension Migration {
+    /// The badge that a delivery sends, raised when it was planned; and how far the badges of a
+    /// shard's members are raised.
+    static let seventh = Migration(
+        version: 7,
+        oldestUsable: 1,
+        statements: [
+            "ALTER TABLE deliveries ADD COLUMN badge integer",
+            "ALTER TABLE shards ADD COLUMN prepared text COLLATE \"C\"",
+        ]
+    )
+}

@@ -1,0 +1,34 @@
+import JSON
+import Postgres
+import PushCore
+
+/// The fields of an installation that a push has placeholders for, read once, when its delivery is
+/// planned: what is sent again is the same text.
+enum TemplateValues {
+    /// A value of this many characters is too long for every platform, so no more of it is kept.
+    private static let maximumLength = 8192
+
+    /// The values of one installation.
+    ///
+    /// - Parameters:
+    ///   - fields: An expression of type `text[]`; null: no placeholders.
+    ///   - row: The installation's name in the statement.
+    /// - Returns: An expression: a `json` object of texts by field, or null where none is there.
+    static func sql(_ fields: String, of row: String) -> String {
+        """
+        (SELECT json_object_agg(t.field, left(t.value #>> '{}', \(maximumLength)))
+            FROM (SELECT u.field, (jsonb_build_object('objectId', \(row).object_id,
+                    'deviceType', \(row).device_type, 'installationId', \(row).installation_id,
+                    'timeZone', \(row).time_zone, 'vendor', \(row).vendor,
+                    'deviceProfile', \(row).device_profile, 'apnsTopic', \(row).apns_topic)
+                    || \(row).fields) #> string_to_array(u.field, '.') AS value
+                FROM unnest(\(fields)) AS u(field)) t
+            WHERE jsonb_typeof(t.value) IN ('string', 'number', 'boolean'))
+        """
+    }
+
+    /// How the fields of a push go into one element of an array of texts.
+    static func joined(_ request: PushRequest) -> String? {
+        request.templateFields.isEmpty ? nil : request.templateFields.joined(separator: ",")
+    }
+}

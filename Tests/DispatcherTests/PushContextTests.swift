@@ -1,0 +1,55 @@
+import JSON
+import PushCore
+import PushProviders
+import Testing
+
+@testable import Dispatcher
+
+@Suite("What the deliveries of one push share", .timeLimit(.minutes(1)))
+struct PushContextTests {
+    private func context(_ data: JSONObject?) -> PushContext {
+        PushContext(
+            pushID: "p",
+            eventID: "e",
+            request: data.map { PushRequest(audience: .installations(.init()), data: $0) }
+        )
+    }
+
+    @Test("A device hears its language, and one without a text of its own the plain one")
+    func languages() throws {
+        let context = context(["alert": "plain", "alert-fr": "bonjour"])
+        func text(_ locale: String?) throws -> String {
+            String(
+                decoding: try context.payload(.apns, locale: locale).body,
+                as: UTF8.self
+            )
+        }
+        for _ in 0..<2 {
+            #expect(try text("fr_CA") == #"{"aps":{"alert":"bonjour"}}"#)
+            #expect(try text("en") == #"{"aps":{"alert":"plain"}}"#)
+            #expect(try text(nil) == #"{"aps":{"alert":"plain"}}"#)
+        }
+    }
+
+    @Test("One language's text that is too long stops no other language")
+    func tooLong() throws {
+        let long = JSONValue.string(String(repeating: "x", count: 5000))
+        let context = context(["alert": "plain", "alert-fr": long])
+        #expect(throws: RenderingError.self) { try context.payload(.apns, locale: "fr") }
+        _ = try context.payload(.apns, locale: "en")
+    }
+
+    @Test("A device's own values are its own")
+    func values() throws {
+        let context = context(["alert": "Hi {{name|you}}"])
+        for (name, text) in [("Ann", "Hi Ann"), ("Bob", "Hi Bob"), ("", "Hi you")] {
+            let body = try context.payload(.apns, values: ["name": .string(name)]).body
+            #expect(try JSONValue.parse(body)["aps"]?["alert"]?.string == text)
+        }
+    }
+
+    @Test("A push without a record renders nothing")
+    func noRecord() {
+        #expect(throws: RenderingError.self) { try context(nil).payload(.apns) }
+    }
+}

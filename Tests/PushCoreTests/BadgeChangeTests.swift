@@ -1,0 +1,66 @@
+import JSON
+import PushCore
+import Testing
+
+@Suite("What a push does to badges", .timeLimit(.minutes(1)))
+struct BadgeChangeTests {
+    @Test("LeanCloud's and Parse's forms raise and lower; a number does neither")
+    func forms() {
+        let cases: [(JSONValue, Int?)] = [
+            ("Increment", 1), ("increment", 1), (["__op": "Increment"], 1),
+            (["__op": "Increment", "amount": 5], 5), (["__op": "Increment", "amount": -2], -2),
+            (["__op": "Decrement", "amount": 3], -3), (["__op": "Delete"], nil),
+            (["__op": "Increment", "amount": 1.5], nil), (["amount": 1], nil),
+            (["__op": "Increment", "amount": 1_000_001], nil),
+            (["__op": "Increment", "by": 1], nil), (3, nil), ("Decrement", nil), ("", nil),
+            (nil, nil), (true, nil),
+        ]
+        for (value, amount) in cases {
+            #expect(BadgeChange(value)?.amount == amount, "\(value)")
+        }
+    }
+
+    @Test("A badge is never less than nothing, nor more than is kept")
+    func bounds() {
+        #expect(BadgeChange(amount: 2).applied(to: 3) == 5)
+        #expect(BadgeChange(amount: -5).applied(to: 3) == 0)
+        #expect(BadgeChange(amount: 5).applied(to: 2_147_483_645) == 2_147_483_647)
+    }
+
+    @Test("Each platform changes as its own part of data says, and natives change nothing")
+    func platforms() throws {
+        func amounts(_ object: JSONObject) throws -> [Platform: Int] {
+            try PushRequest.parse(object, now: .now()).badgeChanges.mapValues(\.amount)
+        }
+        #expect(
+            try amounts(["data": ["badge": "Increment"]])
+                == [.apns: 1, .fcm: 1, .wns: 1, .mpns: 1]
+        )
+        #expect(try amounts(["data": ["badge": 3, "ios": ["badge": "Increment"]]]) == [.apns: 1])
+        #expect(
+            try amounts([
+                "data": ["badge": "Increment", "ios": ["badge": 3], "android": ["badge": nil]]
+            ]) == [.wns: 1, .mpns: 1]
+        )
+        #expect(
+            try amounts([
+                "data": ["badge": "Increment"], "native": ["apns": ["payload": ["aps": [:]]]],
+            ]) == [.fcm: 1, .wns: 1, .mpns: 1]
+        )
+        #expect(try amounts(["data": ["alert": "x", "badge": 1]]).isEmpty)
+    }
+
+    @Test("What changes no badge and is no number is refused by its field")
+    func refused() throws {
+        for (data, field) in [
+            (["badge": ["__op": "Delete"]], "data.badge"),
+            (["badge": ["__op": "Increment", "amount": "1"]], "data.badge"),
+            (["aps": ["badge": "Increment"]], "data.aps.badge"),
+        ] as [(JSONObject, String)] {
+            let error = #expect(throws: PushRequestError.self) {
+                try PushRequest.parse(["data": .object(data)], now: .now())
+            }
+            #expect(error?.field == field)
+        }
+    }
+}

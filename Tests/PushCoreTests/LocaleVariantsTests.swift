@@ -1,0 +1,42 @@
+import JSON
+import PushCore
+import Testing
+
+@Suite("Which language a device hears", .timeLimit(.minutes(1)))
+struct LocaleVariantsTests {
+    private let data: JSONObject = [
+        "alert": "plain", "alert-fr": "f", "alert-fr_CA": "c", "title-zh-Hans": "z",
+        "ios": ["alert-pt-BR": "b"],
+    ]
+
+    @Test(
+        "Its own locale, else its language, else none",
+        arguments: [
+            "fr_CA": "fr-ca", "fr-CA": "fr-ca", "FR-ca": "fr-ca", "fr": "fr", "fr_FR": "fr",
+            "fr_CA@calendar=gregorian": "fr-ca", "fr_CA.UTF-8": "fr-ca", "fr-CA-x": "fr-ca",
+            "zh-Hans_CN": "zh-hans", "zh_CN": nil, "pt-BR": "pt-br", "pt": nil, "frp": nil,
+            "en": nil, "": nil,
+        ]
+    )
+    func chooses(locale: String, variant: String?) {
+        #expect(LocaleVariants(data).choose(for: locale) == variant)
+    }
+
+    @Test("A device without a locale, and a push without variants, have no choice")
+    func none() {
+        #expect(LocaleVariants(data).choose(for: nil) == nil)
+        #expect(LocaleVariants(["alert": "x"]).choose(for: "fr") == nil)
+        #expect(LocaleVariants(["alert": "x", "ios": ["sound": "s"]]).isEmpty)
+        #expect(LocaleVariants(nil).isEmpty)
+    }
+
+    @Test(
+        "What only looks like a locale is an app's own key",
+        arguments: [
+            "alert-type", "title-", "alert-f", "alertfr", "sound-fr", "alert-fr-", "alert-12",
+        ]
+    )
+    func otherKeys(key: String) {
+        #expect(LocaleVariants.variant(key) == nil)
+    }
+}
