@@ -269,12 +269,3 @@ extension IncomingRecord {
         )
     }
 }
-
-extension StorageError {
-    /// The values themselves are refused, so that no repeat would help: data exceptions, integrity,
-    /// and what exceeds the program's limits.
-    var isOfTheValues: Bool {
-        guard !isRetryable, let sqlState else { return false }
-        return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
-    }
-}

@@ -26,6 +26,7 @@ actor ScheduleReleaser: ServicePart {
     private static let idleWait: Duration = .seconds(5)
     /// What is due and was not released is in another replica's hands just now.
     private static let shortestWait: Duration = .milliseconds(20)
+    private static let batchLimit = 100
     private static let cannotRelease = "scheduled pushes cannot be released"
 
     private let database: PushDatabase
@@ -35,6 +36,8 @@ actor ScheduleReleaser: ServicePart {
     private let log: Log
     private let released: Counter
     private let onRelease: @Sendable () -> Void
+    /// Pushes released at once: one by one from a push that cannot be released until that is found.
+    private var limit = ScheduleReleaser.batchLimit
 
     /// `onRelease` is called when there may be something to plan, or rows that are due.
     init(
@@ -52,7 +55,7 @@ actor ScheduleReleaser: ServicePart {
         self.bell = bell
         self.onRelease = onRelease
         log = runtime.log
-        released = runtime.metrics.counter(.pushEvents, ["result": "released"])
+        released = runtime.metrics.counter(.pushesReleased)
     }
 
     func run() async throws {
@@ -82,7 +85,19 @@ actor ScheduleReleaser: ServicePart {
         guard let session = await engine.workingSession else { return .milliseconds(250) }
         let batch: ReleasedBatch
         do {
-            batch = try await database.deliveries.release(session: session)
+            batch = try await database.deliveries.release(session: session, limit: limit)
+        } catch let error as UnreleasablePush {
+            // Left alone it would stand before all others for ever.
+            log.error(
+                "a scheduled push cannot be released",
+                [.pushID: .string(error.id), .error: .string(error.cause.description)]
+            )
+            try await database.pushes.fail(error.id, error: error.cause.description)
+            limit = Self.batchLimit
+            return .zero
+        } catch let error as StorageError where error.isOfTheValues && limit > 1 {
+            limit = 1
+            return .zero
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return .milliseconds(250)
@@ -93,6 +108,7 @@ actor ScheduleReleaser: ServicePart {
         }
         if !batch.pushes.isEmpty { await handOn(batch, session: session) }
         if batch.isFull { return .zero }
+        limit = Self.batchLimit
         let next = try await database.deliveries.untilNextRelease() ?? Self.idleWait
         return min(max(next, Self.shortestWait), Self.idleWait)
     }

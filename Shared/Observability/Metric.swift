@@ -113,6 +113,11 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Event records read, by what became of them."
     )
+    package static let pushesReleased = Metric(
+        "push_schedules_released_total",
+        .counter,
+        "Scheduled pushes whose time came."
+    )
     package static let pushDeadLetters = Metric(
         "push_dead_letters_total",
         .counter,

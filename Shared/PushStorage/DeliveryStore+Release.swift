@@ -20,62 +20,91 @@ package struct ReleasedBatch: Sendable {
     package var isFull: Bool
 }
 
+/// A push that cannot be released, whoever tries.
+package struct UnreleasablePush: Error {
+    package var id: String
+    package var cause: StorageError
+}
+
 /// Scheduled pushes: each is released once, by whoever comes first.
 extension DeliveryStore {
     /// Releases the pushes whose time has come, the oldest first: from now on their audience is
     /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
     /// another's business, and skipped by everyone else meanwhile; so it is released once.
     ///
-    /// - Throws: `StorageError` of kind `sessionLost`; then nothing was released.
+    /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released. `UnreleasablePush`
+    ///   where there was one alone, and Postgres refuses its values.
     package func release(session: Int, limit: Int = 100) async throws -> ReleasedBatch {
         try await database.transaction { transaction in
             try await Self.planByIndex(transaction)
             try await SessionStore.hold(session, transaction)
-            let rows = try await transaction.execute(
-                """
-                UPDATE pushes p SET status = 'planning', accepted_at = p.created_at,
-                    created_at = date_trunc('milliseconds', now()), planned_until = now(),
-                    updated_at = now()
-                FROM (SELECT id FROM pushes
-                    WHERE status = 'scheduled' AND release_at <= now()
-                    ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
-                WHERE p.id = due.id
-                RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
-                    p.expires_at
-                """,
-                [.integer(max(1, limit))]
-            ).rows
-            var batch = ReleasedBatch(
-                pushes: [],
-                deliveries: [],
-                isPlanning: false,
-                isFull: rows.count >= limit
-            )
-            var atOnce: [NewPush] = []
-            for row in rows {
-                guard let push = try await Self.released(row, transaction) else { continue }
-                batch.pushes.append(
-                    .init(id: push.id, eventID: push.eventID, request: push.request)
-                )
-                let zones = try await database.zoneTimes(
-                    of: push.request,
-                    releasedAt: push.releaseAt,
-                    transaction
-                )
-                guard let zones else {
-                    atOnce.append(push)
-                    continue
-                }
-                let isPaged = try await Self.planDirect([push], owner: nil, zones, transaction)
-                    .isPaged
-                if isPaged { batch.isPlanning = true }
+            let rows = try await Self.takeDue(limit: max(1, limit), transaction)
+            do {
+                return try await release(rows, session, isFull: rows.count >= limit, transaction)
+            } catch let error as PostgresError where rows.count == 1 {
+                let cause = StorageError(error)
+                guard cause.isOfTheValues, let id = try rows.first?.uuid("id") else { throw error }
+                throw UnreleasablePush(id: id, cause: cause)
             }
-            let planned = try await Self.planDirect(atOnce, owner: session, nil, transaction)
-            batch.deliveries = planned.deliveries
-            if planned.isPaged { batch.isPlanning = true }
-            if batch.isPlanning { try await Self.notify(.planning, transaction) }
-            return batch
         }
+    }
+
+    private static func takeDue(
+        limit: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> PostgresRows {
+        try await transaction.execute(
+            """
+            UPDATE pushes p SET status = 'planning', accepted_at = p.created_at,
+                created_at = date_trunc('milliseconds', now()), planned_until = now(),
+                updated_at = now()
+            FROM (SELECT id FROM pushes
+                WHERE status = 'scheduled' AND release_at <= now()
+                ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
+            WHERE p.id = due.id
+            RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
+                p.expires_at
+            """,
+            [.integer(limit)]
+        ).rows
+    }
+
+    private func release(
+        _ rows: PostgresRows,
+        _ session: Int,
+        isFull: Bool,
+        _ transaction: PostgresTransaction
+    ) async throws -> ReleasedBatch {
+        var batch = ReleasedBatch(
+            pushes: [],
+            deliveries: [],
+            isPlanning: false,
+            isFull: isFull
+        )
+        var atOnce: [NewPush] = []
+        for row in rows {
+            guard let push = try await Self.released(row, transaction) else { continue }
+            batch.pushes.append(
+                .init(id: push.id, eventID: push.eventID, request: push.request)
+            )
+            let zones = try await database.zoneTimes(
+                of: push.request,
+                releasedAt: push.releaseAt,
+                transaction
+            )
+            guard let zones else {
+                atOnce.append(push)
+                continue
+            }
+            let isPaged = try await Self.planDirect([push], owner: nil, zones, transaction)
+                .isPaged
+            if isPaged { batch.isPlanning = true }
+        }
+        let planned = try await Self.planDirect(atOnce, owner: session, nil, transaction)
+        batch.deliveries = planned.deliveries
+        if planned.isPaged { batch.isPlanning = true }
+        if batch.isPlanning { try await Self.notify(.planning, transaction) }
+        return batch
     }
 
     /// How long it is, by the clock of Postgres, until the next push is to be released; zero where

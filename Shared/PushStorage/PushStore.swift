@@ -209,7 +209,7 @@ package struct PushStore: Sendable {
             """
             UPDATE pushes SET status = 'failed', error = $2, planner = NULL, updated_at = now(),
                 finished_at = now()
-            WHERE id = $1 AND status IN ('queued', 'planning')
+            WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning')
             """,
             [.uuid(id), .text(error)]
         )

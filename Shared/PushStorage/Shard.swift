@@ -17,7 +17,7 @@ package struct ClaimedShard: Sendable, Equatable {
     package var recorded: Int
     /// The push's.
     package var lane: Int
-    /// The push's: when nobody wants it any more.
+    /// When nobody wants it any more: the push's, or of a device-local push its members' own.
     package var expiresAt: Instant?
     /// The push's.
     package var createdAt: Instant

@@ -31,6 +31,13 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
         self.sqlState = sqlState
     }
 
+    /// The values themselves are refused, so that no repeat would help: data exceptions, integrity,
+    /// and what exceeds the program's limits.
+    package var isOfTheValues: Bool {
+        guard !isRetryable, let sqlState else { return false }
+        return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
+    }
+
     init(_ error: PostgresError) {
         self.init(
             error.sqlState == "23505" ? .conflict : .database,

@@ -89,6 +89,8 @@ final class ZoneNames: Sendable {
         lock.withLock { unsafe names = read }
         return read
     }
+
+    fileprivate func forget() { lock.withLock { unsafe names = nil } }
 }
 
 extension PushDatabase {
@@ -99,16 +101,21 @@ extension PushDatabase {
         _ transaction: PostgresTransaction
     ) async throws -> ZoneTimes? {
         guard releasedAt != nil, case .local(let time) = request.pushTime else { return nil }
-        let rows = try await transaction.execute(
-            """
-            SELECT name, ($1::timestamptz AT TIME ZONE 'UTC') AT TIME ZONE name AS due
-            FROM unnest($2::text[]) AS name
-            """,
-            [
-                .timestamp(time.inUTC.microseconds),
-                .textArray(try await zoneNames.read(transaction)),
-            ]
-        ).rows
+        let names = try await zoneNames.read(transaction)
+        let rows: PostgresRows
+        do {
+            rows = try await transaction.execute(
+                """
+                SELECT name, ($1::timestamptz AT TIME ZONE 'UTC') AT TIME ZONE name AS due
+                FROM unnest($2::text[]) AS name
+                """,
+                [.timestamp(time.inUTC.microseconds), .textArray(names)]
+            ).rows
+        } catch let error as PostgresError where error.sqlState == "22023" {
+            // A name is gone since they were read: Postgres' time zones were changed under us.
+            zoneNames.forget()
+            throw StorageError(.database, "a time zone is gone", isRetryable: true)
+        }
         var due: [String: Instant] = [:]
         for row in rows { due[try row.text("name")] = try row.instant("due") }
         var lifetime: Int?

@@ -216,6 +216,36 @@ struct ScheduleTests {
         }
     }
 
+    @Test("A push that cannot be released is found, and stops no other")
+    func unreleasable() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            let pushes = try (0..<5).map { try fixture.push("event-\($0)", request($0)) }
+            _ = try await database.deliveries.plan(session: session, pushes)
+            try await comeTime(fixture)
+            _ = try await fixture.server.query(
+                "alter table deliveries add constraint poison check (token <> 'token-3')"
+            )
+            let error = await #expect(throws: StorageError.self) {
+                _ = try await database.deliveries.release(session: session)
+            }
+            #expect(error?.isOfTheValues == true)
+            var released: Set<String> = []
+            while try await database.deliveries.untilNextRelease() != nil {
+                do {
+                    let batch = try await database.deliveries.release(session: session, limit: 1)
+                    released.formUnion(batch.pushes.map(\.id))
+                } catch let error as UnreleasablePush {
+                    #expect(error.id == pushes[3].id)
+                    try await database.pushes.fail(error.id, error: error.cause.description)
+                }
+            }
+            #expect(released == Set(pushes.map(\.id)).subtracting([pushes[3].id]))
+            #expect(try await database.pushes.find(pushes[3].id)?.status == .failed)
+        }
+    }
+
     @Test("A dry run and a time past wait for nothing")
     func atOnce() async throws {
         try await StorageFixture.run { fixture in
