@@ -73,60 +73,87 @@ extension HTTP2 {
     /// A whole answer. Its fields are read only where somebody asks for them.
     package struct Response: Sendable, Equatable {
         package let status: Int
-        /// The fields, each as two lengths of two bytes, name and value; then the body.
+        /// Of several answers that came together: the fields, each as two lengths of two bytes,
+        /// name and value; then the body.
         private let storage: [UInt8]
-        private let headBytes: Int
+        private let start: Int
+        private let headEnd: Int
+        private let end: Int
 
-        init(status: Int, storage: [UInt8], headBytes: Int) {
+        init(status: Int, storage: [UInt8], start: Int, headBytes: Int, count: Int) {
             self.status = status
             self.storage = storage
-            self.headBytes = headBytes
+            self.start = start
+            headEnd = start + headBytes
+            end = start + count
         }
 
-        package var body: [UInt8] {
-            headBytes == 0 ? storage : Array(storage[headBytes...])
+        package static func == (one: Response, other: Response) -> Bool {
+            one.status == other.status && one.headEnd - one.start == other.headEnd - other.start
+                && one.storage[one.start..<one.end] == other.storage[other.start..<other.end]
         }
+
+        package var body: [UInt8] { Array(storage[headEnd..<end]) }
 
         /// Without `:status`, in the order of arrival; names are lower case.
         package var fields: [Field] {
             var fields: [Field] = []
-            visit { name, value in
-                fields.append(Field(name: Self.text(name), value: Self.text(value)))
+            unsafe visit { name, value in
+                unsafe fields.append(Field(name: Self.text(name), value: Self.text(value)))
                 return true
             }
             return fields
         }
 
-        /// The first value under a name in lower case.
-        package func field(_ name: String) -> String? {
+        /// - Parameters:
+        ///   - name: In lower case.
+        ///   - expected: Is returned itself where the value is that, which saves making a text.
+        /// - Returns: The first value under that name.
+        package func field(_ name: String, expected: String? = nil) -> String? {
             var found: String?
-            visit { candidate, value in
-                guard candidate.elementsEqual(name.utf8) else { return true }
-                found = Self.text(value)
+            unsafe visit { candidate, value in
+                guard unsafe Self.equal(candidate, name) else { return true }
+                if let expected, unsafe Self.equal(value, expected) {
+                    found = expected
+                } else {
+                    found = unsafe Self.text(value)
+                }
                 return false
             }
             return found
         }
 
-        private func visit(_ body: (ArraySlice<UInt8>, ArraySlice<UInt8>) -> Bool) {
-            var offset = 0
-            while offset + 4 <= headBytes {
-                let nameEnd = offset + 4 + length(at: offset)
-                let valueEnd = nameEnd + length(at: offset + 2)
-                guard body(storage[offset + 4..<nameEnd], storage[nameEnd..<valueEnd]) else {
-                    return
+        private func visit(
+            _ body: (UnsafeBufferPointer<UInt8>, UnsafeBufferPointer<UInt8>) -> Bool
+        ) {
+            unsafe storage.withUnsafeBufferPointer { storage in
+                var offset = start
+                while offset + 4 <= headEnd {
+                    let nameEnd = unsafe offset + 4 + Self.length(storage, at: offset)
+                    let valueEnd = unsafe nameEnd + Self.length(storage, at: offset + 2)
+                    guard
+                        unsafe body(
+                            UnsafeBufferPointer(rebasing: storage[offset + 4..<nameEnd]),
+                            UnsafeBufferPointer(rebasing: storage[nameEnd..<valueEnd])
+                        )
+                    else { return }
+                    offset = valueEnd
                 }
-                offset = valueEnd
             }
         }
 
-        private func length(at offset: Int) -> Int {
-            Int(storage[offset]) << 8 | Int(storage[offset + 1])
+        private static func length(_ storage: UnsafeBufferPointer<UInt8>, at offset: Int) -> Int {
+            unsafe Int(storage[offset]) << 8 | Int(storage[offset + 1])
+        }
+
+        private static func equal(_ bytes: UnsafeBufferPointer<UInt8>, _ text: String) -> Bool {
+            guard bytes.count == text.utf8.count else { return false }
+            return unsafe bytes.elementsEqual(text.utf8)
         }
 
         /// UTF-8 where it is that, else Latin-1.
-        private static func text(_ bytes: ArraySlice<UInt8>) -> String {
-            String(validating: bytes, as: UTF8.self)
+        private static func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
+            unsafe String(validating: bytes, as: UTF8.self)
                 ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
         }
     }

@@ -28,7 +28,7 @@ package final class HTTP2ClientSession {
     package enum Refusal: Error, Equatable {
         /// No free stream; see `freeStreams`.
         case noStream
-        /// A path or a value with control characters, or not as many values as the template has
+        /// A path or a value with control characters, or not as many values as its template has
         /// places.
         case invalid
     }
@@ -36,9 +36,12 @@ package final class HTTP2ClientSession {
     private let settings: Settings
     private var session: OpaquePointer?
     private let client: ClientRecord.Pointer
+    private let memory: SessionMemory.Pointer
     /// The fields of the request that is being submitted.
     private var pairs: UnsafeMutablePointer<nghttp2_nv>
     private var pairsCapacity = 32
+
+    private static let sharedBytes = 65_536
 
     /// For all answers together; each has 64 KiB, and more as it is read.
     private static let connectionWindow: Int32 = 4 << 20
@@ -47,6 +50,7 @@ package final class HTTP2ClientSession {
     package init(_ settings: Settings = Settings()) throws(HTTP2SessionError) {
         self.settings = settings
         unsafe pairs = .allocate(capacity: 32)
+        unsafe memory = SessionMemory.make()
         unsafe client = .allocate(capacity: 1)
         unsafe client.initialize(
             to: ClientRecord(
@@ -62,7 +66,10 @@ package final class HTTP2ClientSession {
         try check(unsafe nghttp2_option_new(&options))
         defer { unsafe nghttp2_option_del(options) }
         unsafe nghttp2_option_set_no_closed_streams(options, 1)
-        try check(unsafe nghttp2_session_client_new2(&session, callbacks, client, options))
+        var functions = unsafe SessionMemory.functions(memory)
+        try check(
+            unsafe nghttp2_session_client_new3(&session, callbacks, client, options, &functions)
+        )
         let entries = [
             entry(NGHTTP2_SETTINGS_ENABLE_PUSH, 0),
             entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.maximumHeadBytes),
@@ -89,6 +96,7 @@ package final class HTTP2ClientSession {
         unsafe client.deinitialize(count: 1)
         unsafe pairs.deallocate()
         unsafe client.deallocate()
+        unsafe SessionMemory.destroy(memory)
     }
 
     // MARK: What is known of the peer
@@ -143,35 +151,43 @@ package final class HTTP2ClientSession {
     /// Takes in one request; nothing is sent before `drain`.
     ///
     /// - Parameters:
-    ///   - template: What it shares with others.
-    ///   - path: With its query.
-    ///   - values: One for each of the template's varying fields.
-    ///   - body: Copied.
+    ///   - batch: Kept until it has ended.
+    ///   - index: Which of the batch.
     ///   - tag: Names it in its completion.
     /// - Returns: The stream, for `cancel`.
     /// - Throws: `Refusal`; it will not complete then.
     package func submit(
-        _ template: HTTP2.RequestTemplate,
-        path: String,
-        values: [String],
-        body: [UInt8],
+        _ batch: HTTP2.RequestBatch,
+        _ index: Int,
         tag: Int
     ) throws(Refusal) -> Int32 {
         guard freeStreams > 0 else { throw .noStream }
-        guard values.count == template.varyingCount else { throw .invalid }
-        let record = unsafe makeRecord(template, path, values, body, tag)
-        guard let record = unsafe record else { throw .invalid }
-        var provider = unsafe nghttp2_data_provider()
-        unsafe provider.source.ptr = UnsafeMutableRawPointer(record)
-        unsafe provider.read_callback = readRequest
-        let stream = unsafe nghttp2_submit_request(
-            session,
-            nil,
-            pairs,
-            template.count,
-            &provider,
-            record
+        let item = batch.fixed(index)
+        guard item.isValid else { throw .invalid }
+        unsafe item.template._withUnsafeGuaranteedRef { template in
+            let (first, end) = (template.count - template.varyingCount, template.count)
+            makeRoom(for: end)
+            unsafe pairs.update(from: template.pairs, count: end)
+            unsafe batch.point(pairs, of: item, first: first, end: end)
+        }
+        let block = unsafe client.pointee.makeBlock()
+        let record = unsafe block.assumingMemoryBound(to: StreamRecord.self)
+        let room = unsafe block + MemoryLayout<StreamRecord>.stride
+        unsafe record.initialize(
+            to: StreamRecord(
+                batch: Unmanaged.passRetained(batch),
+                tag: tag,
+                body: batch.body(of: item),
+                bodyCount: item.bodyCount,
+                answer: room.assumingMemoryBound(to: UInt8.self),
+                answerCapacity: StreamRecord.roomForAnswer
+            )
         )
+        var provider = unsafe nghttp2_data_provider()
+        unsafe provider.source.ptr = block
+        unsafe provider.read_callback = readRequest
+        let count = unsafe item.template._withUnsafeGuaranteedRef { $0.count }
+        let stream = unsafe nghttp2_submit_request(session, nil, pairs, count, &provider, record)
         guard stream > 0 else {
             unsafe client.pointee.free(record)
             throw .noStream
@@ -181,80 +197,11 @@ package final class HTTP2ClientSession {
         return stream
     }
 
-    /// Fills `pairs` too, which point into the record. Nil where a text cannot be sent.
-    private func makeRecord(
-        _ template: HTTP2.RequestTemplate,
-        _ path: String,
-        _ values: [String],
-        _ body: [UInt8],
-        _ tag: Int
-    ) -> StreamRecord.Pointer? {
-        let header = MemoryLayout<StreamRecord>.stride
-        let texts = values.reduce(path.utf8.count) { $0 + $1.utf8.count }
-        let size = header + texts + body.count + StreamRecord.roomForAnswer
-        let block = unsafe client.pointee.makeBlock(size)
-        if template.count > pairsCapacity {
-            unsafe pairs.deallocate()
-            pairsCapacity = template.count
-            unsafe pairs = .allocate(capacity: pairsCapacity)
-        }
-        unsafe pairs.update(from: template.pairs, count: template.count)
-        var next = unsafe (block + header).assumingMemoryBound(to: UInt8.self)
-        var isValid = unsafe place(path, at: &next, HTTP2.RequestTemplate.pathIndex)
-        let first = template.count - template.varyingCount
-        for (index, value) in values.enumerated() {
-            let isUsable = unsafe place(value, at: &next, first + index)
-            isValid = isValid && isUsable
-        }
-        guard isValid else {
-            unsafe block.deallocate()
-            return nil
-        }
-        unsafe body.withUnsafeBufferPointer { bytes in
-            if let start = bytes.baseAddress {
-                unsafe next.update(from: start, count: bytes.count)
-            }
-        }
-        let record = unsafe block.assumingMemoryBound(to: StreamRecord.self)
-        unsafe record.initialize(
-            to: StreamRecord(
-                template: Unmanaged.passRetained(template),
-                tag: tag,
-                body: next,
-                bodyCount: body.count,
-                isKept: size <= ClientRecord.keptBlockBytes,
-                answer: next + body.count,
-                answerCapacity: StreamRecord.roomForAnswer
-            )
-        )
-        return unsafe record
-    }
-
-    /// Copies a value to its place and points its pair there.
-    private func place(
-        _ text: String,
-        at next: inout UnsafeMutablePointer<UInt8>,
-        _ index: Int
-    ) -> Bool {
-        var text = text
-        let start = unsafe next
-        let (count, isValid) = text.withUTF8 { bytes in
-            // Without a branch, so that many bytes are looked at together.
-            var bad: UInt8 = 0
-            for offset in 0..<bytes.count {
-                let byte = unsafe bytes[offset]
-                bad |= byte < 0x20 ? 1 : 0
-                bad |= byte == 0x7F ? 1 : 0
-            }
-            if let first = bytes.baseAddress {
-                unsafe start.update(from: first, count: bytes.count)
-            }
-            return (bytes.count, bad == 0)
-        }
-        unsafe pairs[index].value = unsafe start
-        unsafe pairs[index].valuelen = count
-        unsafe next = unsafe start + count
-        return isValid
+    private func makeRoom(for count: Int) {
+        guard count > pairsCapacity else { return }
+        unsafe pairs.deallocate()
+        pairsCapacity = count
+        unsafe pairs = .allocate(capacity: count)
     }
 
     /// Requests are in here of which nothing has been drained.
@@ -342,15 +289,43 @@ package final class HTTP2ClientSession {
         var record = unsafe client.pointee.firstFinished
         unsafe client.pointee.firstFinished = nil
         unsafe client.pointee.lastFinished = nil
-        while let this = unsafe record {
-            unsafe record = unsafe this.pointee.next
-            let completion = HTTP2.Completion(
-                tag: unsafe this.pointee.tag,
-                outcome: unsafe Self.outcome(this)
-            )
-            unsafe client.pointee.free(this)
-            body(completion)
+        while let first = unsafe record {
+            let (storage, end) = unsafe Self.answers(from: first)
+            var offset = 0
+            while let this = unsafe record, unsafe this != end {
+                unsafe record = unsafe this.pointee.next
+                let completion = HTTP2.Completion(
+                    tag: unsafe this.pointee.tag,
+                    outcome: unsafe Self.outcome(this, in: storage, at: offset)
+                )
+                offset += unsafe this.pointee.answerCount
+                unsafe client.pointee.free(this)
+                body(completion)
+            }
         }
+    }
+
+    /// What this one and the next ones have received, in one array for them all: no more after the
+    /// first that goes beyond `sharedBytes`.
+    private static func answers(
+        from first: StreamRecord.Pointer
+    ) -> (storage: [UInt8], end: StreamRecord.Pointer?) {
+        var count = 0
+        var end: StreamRecord.Pointer? = unsafe first
+        while let this = unsafe end, count < sharedBytes {
+            count += unsafe this.pointee.answerCount
+            unsafe end = unsafe this.pointee.next
+        }
+        let storage = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, initialized in
+            var next: StreamRecord.Pointer? = unsafe first
+            while let this = unsafe next, unsafe this != end, let start = buffer.baseAddress {
+                let length = unsafe this.pointee.answerCount
+                unsafe (start + initialized).initialize(from: this.pointee.answer, count: length)
+                initialized += length
+                unsafe next = unsafe this.pointee.next
+            }
+        }
+        return unsafe (storage, end)
     }
 
     /// The connection is over: every request that is open completes. Nothing happens to it any more.
@@ -378,20 +353,22 @@ package final class HTTP2ClientSession {
         }
     }
 
-    private static func outcome(_ record: StreamRecord.Pointer) -> HTTP2.Outcome {
+    private static func outcome(
+        _ record: StreamRecord.Pointer,
+        in storage: [UInt8],
+        at offset: Int
+    ) -> HTTP2.Outcome {
         if unsafe record.pointee.isTooLarge { return .tooLarge }
         let code = unsafe record.pointee.errorCode
         let status = unsafe Int(record.pointee.status)
         if unsafe record.pointee.isWhole, (200...999).contains(status) {
-            let bytes = unsafe UnsafeBufferPointer(
-                start: record.pointee.answer,
-                count: record.pointee.answerCount
-            )
             return .answered(
                 HTTP2.Response(
                     status: status,
-                    storage: unsafe Array(bytes),
-                    headBytes: unsafe record.pointee.headCount
+                    storage: storage,
+                    start: offset,
+                    headBytes: unsafe record.pointee.headCount,
+                    count: unsafe record.pointee.answerCount
                 )
             )
         }

@@ -4,21 +4,18 @@ internal import Glibc
 /// One request and what has come of its answer, in one block of raw memory: libnghttp2 knows it by
 /// its address, so its callbacks neither retain nor release anything.
 ///
-/// Behind it, in the same block: the path, the varying values, the body, and room for a small
-/// answer.
+/// Behind it, in the same block, is room for a small answer.
 @safe
 struct StreamRecord {
     typealias Pointer = UnsafeMutablePointer<StreamRecord>
 
     var next: Pointer?
     var previous: Pointer?
-    /// Retained until the block is freed.
-    let template: Unmanaged<HTTP2.RequestTemplate>
+    /// Retained until the block is freed: the request's texts and body lie in there.
+    let batch: Unmanaged<HTTP2.RequestBatch>
     let tag: Int
     let body: UnsafeMutablePointer<UInt8>
     let bodyCount: Int
-    /// Its block is of the size that is kept.
-    let isKept: Bool
     var bodyRead = 0
     var stream: Int32 = 0
     /// How many bytes had been drained before its first: `unsent` while none has.
@@ -40,6 +37,7 @@ struct StreamRecord {
 
     /// What a provider's 200 fits into.
     static let roomForAnswer = 192
+    static let blockBytes = MemoryLayout<StreamRecord>.stride + roomForAnswer
 
     /// Makes room for more of the answer; the old place is freed unless it lies in the block.
     mutating func reserve(_ count: Int) {
@@ -67,7 +65,7 @@ struct StreamRecord {
     /// Frees what it holds; its block is the caller's.
     static func empty(_ record: Pointer) {
         if unsafe record.pointee.ownsAnswer { unsafe record.pointee.answer.deallocate() }
-        unsafe record.pointee.template.release()
+        unsafe record.pointee.batch.release()
     }
 }
 
@@ -94,7 +92,7 @@ struct ClientRecord {
     var pingsAnswered = 0
     let maximumHeadBytes: Int
     let maximumBodyBytes: Int
-    /// Blocks of `keptBlockBytes`, for the next requests.
+    /// Blocks for the next requests.
     var spare: StreamRecord.Pointer?
     var spareCount = 0
     /// The last stream that was looked up: fields come one after the other.
@@ -106,26 +104,23 @@ struct ClientRecord {
         self.maximumBodyBytes = maximumBodyBytes
     }
 
-    /// A request with 400 bytes of body fits; larger ones get a block of their own size.
-    static let keptBlockBytes = 1024
     static let keptBlocks = 1024
 
-    mutating func makeBlock(_ bytes: Int) -> UnsafeMutableRawPointer {
-        if bytes <= Self.keptBlockBytes, let block = unsafe spare {
+    mutating func makeBlock() -> UnsafeMutableRawPointer {
+        if let block = unsafe spare {
             unsafe spare = unsafe block.pointee.next
             spareCount -= 1
             return UnsafeMutableRawPointer(block)
         }
         return UnsafeMutableRawPointer.allocate(
-            byteCount: max(bytes, Self.keptBlockBytes),
+            byteCount: StreamRecord.blockBytes,
             alignment: MemoryLayout<StreamRecord>.alignment
         )
     }
 
     mutating func free(_ record: StreamRecord.Pointer) {
-        let isKept = unsafe record.pointee.isKept && spareCount < Self.keptBlocks
         unsafe StreamRecord.empty(record)
-        guard isKept else {
+        guard spareCount < Self.keptBlocks else {
             unsafe UnsafeMutableRawPointer(record).deallocate()
             return
         }

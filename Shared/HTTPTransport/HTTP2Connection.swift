@@ -42,9 +42,11 @@ final class HTTP2Connection: @unchecked Sendable {
     private var speaksHTTP2 = false
     private var itself: HTTP2Connection?
 
-    /// Reads of at most one TLS record each before others get their turn.
-    private static let readsPerTurn = 32
+    /// What is read before others get their turn.
+    static let inputBytes = 65_536
     private static let recordBytes = 16_384
+    /// What is taken out of the socket at a time.
+    private static let socketBytes: Int32 = 65_536
     /// What is taken out of the session at a time, and only when the socket has taken what was before.
     static let outputBytes = 65_536
 
@@ -236,6 +238,7 @@ final class HTTP2Connection: @unchecked Sendable {
     fileprivate func isReady() {
         guard let tls = unsafe carillon_easy_tls_session(easy) else { return }
         speaksHTTP2 = unsafe hasChosenHTTP2(tls)
+        unsafe bufferReads(tls, bytes: Self.socketBytes)
     }
 
     // MARK: Bytes
@@ -260,37 +263,48 @@ final class HTTP2Connection: @unchecked Sendable {
 
     private func read() {
         guard phase == .open else { return }
-        var reads = 0
-        var error: HTTPTransportError?
-        unsafe withUnsafeTemporaryAllocation(byteCount: Self.recordBytes, alignment: 16) { buffer in
-            while reads < Self.readsPerTurn {
-                var count = 0
-                let code = unsafe curl_easy_recv(easy, buffer.baseAddress, buffer.count, &count)
-                if code == CURLE_AGAIN { return }
-                guard code == CURLE_OK, count > 0 else {
-                    error = Self.lost(code == CURLE_OK ? "closed by the server" : "recv \(code)")
-                    return
-                }
-                reads += 1
-                do throws(HTTP2SessionError) {
-                    try unsafe session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-                } catch let problem {
-                    error = HTTPTransportError(
-                        .protocolViolation,
-                        requestWasNotSent: false,
-                        detail: problem.description
-                    )
-                    return
-                }
-            }
-        }
-        if reads > 0 { pool.received(self) }
+        let (count, error) = unsafe receive(into: pool.input)
+        // What came before the end counts.
+        if count > 0 { pool.received(self) }
         guard phase == .open else { return }
         if let error {
             end(error)
-        } else if reads == Self.readsPerTurn {
+        } else if count > Self.inputBytes - Self.recordBytes {
             loop.execute { [self] in read() }
         }
+    }
+
+    /// Hands what there is to the session, all at once. Where nearly all of the buffer was used,
+    /// there may be more.
+    private func receive(
+        into buffer: UnsafeMutableRawBufferPointer
+    ) -> (count: Int, error: HTTPTransportError?) {
+        var error: HTTPTransportError?
+        var mayHaveMore = true
+        var filled = 0
+        while mayHaveMore, error == nil, filled + Self.recordBytes <= buffer.count {
+            var count = 0
+            let start = unsafe buffer.baseAddress.map { unsafe $0 + filled }
+            let code = unsafe curl_easy_recv(easy, start, Self.recordBytes, &count)
+            if code == CURLE_AGAIN {
+                mayHaveMore = false
+            } else if code == CURLE_OK, count > 0 {
+                filled += count
+            } else {
+                error = Self.lost(code == CURLE_OK ? "closed by the server" : "recv \(code)")
+            }
+        }
+        do throws(HTTP2SessionError) {
+            try unsafe session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<filled]))
+        } catch let problem {
+            let detail = problem.description
+            error = HTTPTransportError(
+                .protocolViolation,
+                requestWasNotSent: false,
+                detail: detail
+            )
+        }
+        return (filled, error)
     }
 
     /// Sends what the session has to say: once a turn, at its end. A connection that fails here

@@ -18,6 +18,7 @@ package import Observability
 /// Shutdown: `close()` ends every request and leaves nothing registered with the loop;
 /// `closeAfterLast()` takes no new requests and does the same once those inside are through. An
 /// open pool keeps itself alive: whoever makes one closes it.
+@safe
 package final class HTTP2Pool: @unchecked Sendable {
     package typealias Completion = (Int, Result<HTTP2Response, HTTPTransportError>) -> Void
 
@@ -49,6 +50,11 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// Since the start, read anew where something comes in.
     private var now: Int64 = 0
     private var itself: HTTP2Pool?
+    /// Where each connection reads to: its bytes are used up before the next one reads.
+    let input = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: HTTP2Connection.inputBytes,
+        alignment: 16
+    )
 
     private static let restingTick = Duration.seconds(10)
     /// A peer that refuses a stream again and again means it.
@@ -82,6 +88,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         itself = self
     }
 
+    deinit { unsafe input.deallocate() }
+
     // MARK: For its owner, on the loop
 
     /// Requests accepted and not yet ended.
@@ -99,26 +107,29 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// Starts each of them, in order as far as the connections allow.
     ///
     /// - Parameters:
-    ///   - requests: Urgent ones overtake others that wait for a stream.
+    ///   - requests: Urgent ones overtake others that wait for a stream. None is added to them
+    ///     later.
     ///   - owner: Names them for `withdraw`, where several use one pool.
     ///   - completion: Runs on the loop, once for each index, never before this returns.
     package func send(
-        _ requests: [HTTP2Request],
+        _ requests: HTTP2Requests,
         of owner: ObjectIdentifier? = nil,
         completion: @escaping Completion
     ) {
         assert(loop.isCurrent)
         now = milliseconds
         let batch = RequestTable.Batch(requests, of: owner, completion)
-        for (index, request) in requests.enumerated() {
+        let terms = requests.terms
+        for index in terms.indices {
             guard state == .open, table.count < configuration.maximumRequests else {
                 let kind: HTTPTransportError.Kind = state == .open ? .overloaded : .closed
                 let error = HTTPTransportError(kind, requestWasNotSent: true)
                 loop.atEndOfTurn { completion(index, .failure(error)) }
                 continue
             }
-            let due = now + Int64(request.timeout.milliseconds) + tickMilliseconds - 1
-            table.add(batch, index, due: due / tickMilliseconds)
+            let due = now + terms[index].milliseconds + tickMilliseconds - 1
+            let isUrgent = terms[index].isUrgent
+            table.add(batch, index, isUrgent: isUrgent, due: due / tickMilliseconds)
         }
         turnEnds()
     }
@@ -235,13 +246,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func submit(_ number: Int, on connection: HTTP2Connection) {
         guard let (batch, index) = table.batch(of: number) else { return }
         do {
-            let stream = try connection.session.submit(
-                batch.requests[index].head.template,
-                path: batch.requests[index].path,
-                values: batch.requests[index].values,
-                body: batch.requests[index].body,
-                tag: number
-            )
+            let requests = batch.requests.batch
+            let stream = try connection.session.submit(requests, index, tag: number)
             table.started(number, connection: connection.number, stream: stream, at: now)
             connection.awaited += 1
         } catch {

@@ -45,32 +45,55 @@ package final class HTTP2RequestHead: Sendable {
     }
 }
 
-/// One request of many. What is waiting holds its body; what is out has it copied.
-package struct HTTP2Request: Sendable {
-    package var head: HTTP2RequestHead
-    package var path: String
-    /// One for each of the head's varying names.
-    package var values: [String]
-    package var body: [UInt8]
-    /// From `send` to the last byte of the answer, waiting for a connection included.
-    package var timeout: Duration
-    /// It overtakes those that are not, while they wait for a stream.
-    package var isUrgent: Bool
+/// Requests that are handed over together. Built once, then handed over once.
+package final class HTTP2Requests: @unchecked Sendable {
+    struct Terms {
+        let milliseconds: Int64
+        let isUrgent: Bool
+    }
 
-    package init(
+    let batch: HTTP2.RequestBatch
+    private(set) var terms: ContiguousArray<Terms> = []
+    private var timeout = Duration.zero
+    private var milliseconds: Int64 = 0
+
+    /// - Parameters:
+    ///   - count: How many there will be, more or less.
+    ///   - textBytes: What the path and values of one take, more or less.
+    package init(count: Int = 16, textBytes: Int = 192) {
+        batch = HTTP2.RequestBatch(count: count, bytes: count * textBytes + 4096)
+        terms.reserveCapacity(count)
+    }
+
+    package var count: Int { terms.count }
+
+    /// What cannot be sent ends with `invalidRequest` in its turn.
+    ///
+    /// - Parameters:
+    ///   - head: What it shares with others.
+    ///   - path: With its query.
+    ///   - pathEnd: Follows the path, where that has a part of its own.
+    ///   - value: Of the first of the head's varying headers, if any.
+    ///   - values: Of the others.
+    ///   - body: Copied.
+    ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
+    ///   - isUrgent: It overtakes those that are not, while they wait for a stream.
+    package func add(
         _ head: HTTP2RequestHead,
         path: String,
+        _ pathEnd: String = "",
+        value: String? = nil,
         values: [String] = [],
         body: [UInt8] = [],
         timeout: Duration = .seconds(20),
         isUrgent: Bool = false
     ) {
-        self.head = head
-        self.path = path
-        self.values = values
-        self.body = body
-        self.timeout = timeout
-        self.isUrgent = isUrgent
+        if timeout != self.timeout {
+            self.timeout = timeout
+            milliseconds = Int64(timeout.milliseconds)
+        }
+        batch.add(head.template, path: (path, pathEnd), value: value, values: values, body: body)
+        terms.append(Terms(milliseconds: milliseconds, isUrgent: isUrgent))
     }
 }
 
@@ -87,8 +110,10 @@ package struct HTTP2Response: Sendable {
     package var status: Int { answer.status }
     package var body: [UInt8] { answer.body }
 
-    /// The first value under a name in lower case.
-    package func header(_ name: String) -> String? { answer.field(name) }
+    /// The first value under a name in lower case; `expected` itself where it is that.
+    package func header(_ name: String, expected: String? = nil) -> String? {
+        answer.field(name, expected: expected)
+    }
 
     /// With every header as text, which costs more than most answers are worth.
     package var whole: HTTPResponse {

@@ -8,12 +8,12 @@ internal import EventLoop
 struct RequestTable {
     /// Requests that came together are kept together, until the last of them has ended.
     final class Batch {
-        let requests: [HTTP2Request]
+        let requests: HTTP2Requests
         let owner: ObjectIdentifier?
         private let completion: HTTP2Pool.Completion
 
         init(
-            _ requests: [HTTP2Request],
+            _ requests: HTTP2Requests,
             of owner: ObjectIdentifier?,
             _ completion: @escaping HTTP2Pool.Completion
         ) {
@@ -55,6 +55,7 @@ struct RequestTable {
         var connection = 0
         var stream: Int32 = 0
         var refusals: Int32 = 0
+        var isUrgent = false
         var isWithdrawn = false
 
         var place: Place? {
@@ -80,10 +81,11 @@ struct RequestTable {
     /// - Parameters:
     ///   - batch: Whose.
     ///   - index: Which of its requests.
+    ///   - isUrgent: It overtakes those in line that are not.
     ///   - due: The tick after which nobody waits for it.
-    mutating func add(_ batch: Batch, _ index: Int, due: Int64) {
-        let number = insert(Entry(batch: batch, index: index), due: due)
-        line.add(number, isUrgent: batch.requests[index].isUrgent)
+    mutating func add(_ batch: Batch, _ index: Int, isUrgent: Bool, due: Int64) {
+        let number = insert(Entry(batch: batch, index: index, isUrgent: isUrgent), due: due)
+        line.add(number, isUrgent: isUrgent)
     }
 
     private mutating func insert(_ entry: Entry, due: Int64) -> Int {
@@ -129,10 +131,8 @@ struct RequestTable {
     }
 
     mutating func putBack(_ number: Int) {
-        let index = entries[number].index
-        let isUrgent = entries[number].batch?.requests[index].isUrgent ?? false
         entries[number].sentAt = -1
-        line.putBack(number, isUrgent: isUrgent)
+        line.putBack(number, isUrgent: entries[number].isUrgent)
     }
 
     // MARK: Out
@@ -212,12 +212,11 @@ struct RequestTable {
         }
         for number in numbers.sorted(by: { entries[$0].stream > entries[$1].stream }) {
             var entry = entries[number]
-            guard let batch = entry.batch, let place = entry.place, recall(place),
-                let due = wheel.remove(number)
+            guard let place = entry.place, recall(place), let due = wheel.remove(number)
             else { continue }
             entries[number].batch = nil
             entry.sentAt = -1
-            line.putBack(insert(entry, due: due), isUrgent: batch.requests[entry.index].isUrgent)
+            line.putBack(insert(entry, due: due), isUrgent: entry.isUrgent)
             moved += 1
         }
         return moved

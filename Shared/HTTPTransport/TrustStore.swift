@@ -73,3 +73,24 @@ func hasChosenHTTP2(_ session: UnsafeMutableRawPointer) -> Bool {
     let chosen = unsafe UnsafeBufferPointer(start: name, count: Int(length))
     return unsafe chosen.elementsEqual("h2".utf8)
 }
+
+/// Lets a session take from its socket what there is, up to so many bytes, and not the head and the
+/// rest of each record by themselves: a server that answers each request in a record of its own
+/// would cost two system calls a request. Whoever reads goes on until nothing comes.
+///
+/// - Parameters:
+///   - session: An `SSL *`, borrowed, that is inside none of its calls.
+///   - bytes: More than a record.
+func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) {
+    let session = OpaquePointer(session)
+    guard let socket = unsafe SSL_get_rbio(session), let buffer = unsafe BIO_new(BIO_f_buffer())
+    else { return }
+    guard unsafe BIO_int_ctrl(buffer, BIO_C_SET_BUFF_SIZE, Int(bytes), 0) > 0,
+        unsafe BIO_up_ref(socket) == 1
+    else {
+        unsafe BIO_free(buffer)
+        return
+    }
+    unsafe BIO_push(buffer, socket)
+    unsafe SSL_set0_rbio(session, buffer)
+}

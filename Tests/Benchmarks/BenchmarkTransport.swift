@@ -98,13 +98,14 @@ private final class TransportSender: @unchecked Sendable {
     private func fill() {
         while sent < total, sent - answered < window {
             let count = min(256, total - sent)
-            let requests = (0..<count).map { offset in
-                HTTP2Request(
+            let requests = HTTP2Requests(count: count)
+            for number in sent..<sent + count {
+                requests.add(
                     head,
                     // h2load's connections go through the paths side by side, which a server that
                     // keeps open files likes.
-                    path: paths[(sent + offset) / connections % paths.count],
-                    values: [identifier(sent + offset)],
+                    path: paths[number / connections % paths.count],
+                    value: identifier(number),
                     body: body
                 )
             }
@@ -131,13 +132,16 @@ private final class TransportSender: @unchecked Sendable {
     private func identifier(_ number: Int) -> String {
         var bits = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
         return unsafe String(unsafeUninitializedCapacity: 36) { bytes in
-            for index in 0..<36 {
-                let digit = UInt8(truncatingIfNeeded: bits & 15)
-                let isDash = index == 8 || index == 13 || index == 18 || index == 23
-                unsafe bytes[index] = isDash ? 45 : digit < 10 ? 48 + digit : 87 + digit
+            for (index, byte) in "9e3779b9-7f4a-4000-8000-".utf8.enumerated() {
+                unsafe bytes[index] = byte
+            }
+            for index in 24..<36 {
+                unsafe bytes[index] = Self.digits[Int(bits & 15)]
                 bits = bits << 60 | bits >> 4
             }
             return 36
         }
     }
+
+    private static let digits = Array("0123456789abcdef".utf8)
 }

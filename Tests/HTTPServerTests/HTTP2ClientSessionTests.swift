@@ -450,3 +450,18 @@ struct HTTP2ClientSessionTests {
         }
     }
 }
+
+extension HTTP2ClientSession {
+    /// A batch of one.
+    fileprivate func submit(
+        _ template: HTTP2.RequestTemplate,
+        path: String,
+        values: [String],
+        body: [UInt8],
+        tag: Int
+    ) throws -> Int32 {
+        let batch = HTTP2.RequestBatch(count: 1, bytes: 16)
+        batch.add(template, path: (path, ""), value: nil, values: values, body: body)
+        return try submit(batch, 0, tag: tag)
+    }
+}

@@ -7,6 +7,53 @@ import Testing
 
 @testable import HTTPTransport
 
+/// One request of a few.
+struct HTTP2Request: Sendable {
+    var head: HTTP2RequestHead
+    var path: String
+    var values: [String]
+    var body: [UInt8]
+    var timeout: Duration
+    var isUrgent: Bool
+
+    init(
+        _ head: HTTP2RequestHead,
+        path: String,
+        values: [String] = [],
+        body: [UInt8] = [],
+        timeout: Duration = .seconds(20),
+        isUrgent: Bool = false
+    ) {
+        self.head = head
+        self.path = path
+        self.values = values
+        self.body = body
+        self.timeout = timeout
+        self.isUrgent = isUrgent
+    }
+}
+
+extension HTTP2Pool {
+    func send(
+        _ requests: [HTTP2Request],
+        of owner: ObjectIdentifier? = nil,
+        completion: @escaping Completion
+    ) {
+        let batch = HTTP2Requests()
+        for request in requests {
+            batch.add(
+                request.head,
+                path: request.path,
+                values: request.values,
+                body: request.body,
+                timeout: request.timeout,
+                isUrgent: request.isUrgent
+            )
+        }
+        send(batch, of: owner, completion: completion)
+    }
+}
+
 /// Results of a batch, by index.
 final class Results: @unchecked Sendable {
     typealias Result = Swift.Result<HTTP2Response, HTTPTransportError>

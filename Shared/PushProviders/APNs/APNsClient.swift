@@ -93,16 +93,14 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             for index in indices { finish(batch, index, answer) }
             return
         }
-        var requests: [HTTP2Request] = []
-        requests.reserveCapacity(indices.count)
+        let requests = HTTP2Requests(count: indices.count)
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
-            switch makeRequest(batch.notifications[index], bearer) {
-            case .success(let request):
-                requests.append(request)
+            if let refusal = add(batch.notifications[index], bearer, to: requests) {
+                finish(batch, index, refusal)
+            } else {
                 sent.append(index)
-            case .failure(let refusal): finish(batch, index, refusal.answer)
             }
         }
         pool.send(requests) { [self, sent] number, result in
@@ -110,34 +108,31 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    private struct Refusal: Error {
-        var answer: ProviderAnswer
-    }
-
-    private func makeRequest(
+    /// - Returns: What it ends with at once, where it cannot be sent.
+    private func add(
         _ notification: OutgoingNotification,
-        _ bearer: String?
-    ) -> Result<HTTP2Request, Refusal> {
-        guard !isClosed else {
-            return .failure(Refusal(answer: ProviderAnswer(.notSent, reason: "closed")))
-        }
+        _ bearer: String?,
+        to requests: HTTP2Requests
+    ) -> ProviderAnswer? {
+        guard !isClosed else { return ProviderAnswer(.notSent, reason: "closed") }
         guard DeviceToken.problem(notification.target.token, for: .apns) == nil else {
-            return .failure(Refusal(answer: ProviderAnswer(.rejected, reason: "malformed token")))
+            return ProviderAnswer(.rejected, reason: "malformed token")
         }
         do throws(HTTPTransportError) {
             let form = try form(for: notification, bearer)
-            return .success(
-                HTTP2Request(
-                    form.head,
-                    path: APNsRequest.path(notification),
-                    values: [notification.notificationID] + form.values,
-                    body: notification.payload.body,
-                    timeout: timeout,
-                    isUrgent: notification.isUrgent
-                )
+            requests.add(
+                form.head,
+                path: APNsRequest.path,
+                notification.target.token,
+                value: notification.notificationID,
+                values: form.values,
+                body: notification.payload.body,
+                timeout: timeout,
+                isUrgent: notification.isUrgent
             )
+            return nil
         } catch {
-            return .failure(Refusal(answer: ProviderAnswer(error)))
+            return ProviderAnswer(error)
         }
     }
 
@@ -177,7 +172,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         switch result {
         case .failure(let error): finish(batch, index, ProviderAnswer(error))
         case .success(let response) where response.status == 200:
-            let name = response.header("apns-id")
+            let sent = batch.notifications[index].notificationID
+            let name = response.header("apns-id", expected: sent)
             let answer = ProviderAnswer(.accepted, status: 200, providerMessageID: name)
             finish(batch, index, answer)
         case .success(let response):

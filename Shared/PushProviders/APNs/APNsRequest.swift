@@ -211,8 +211,6 @@ enum APNsRequest {
         return headers
     }
 
-    /// Of one device; its token is alphanumeric: the caller has checked it.
-    static func path(_ notification: OutgoingNotification) -> String {
-        "/3/device/\(notification.target.token)"
-    }
+    /// Before the device's token, which is alphanumeric: the caller has checked it.
+    static let path = "/3/device/"
 }

@@ -95,8 +95,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
     ) {
         let now = clock()
         var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
-        var requests: [HTTP2Request] = []
-        requests.reserveCapacity(indices.count)
+        let requests = HTTP2Requests(count: indices.count, textBytes: 1024)
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
@@ -108,14 +107,12 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
                         try heads.head(FCMRequest.headers(notification, bearer: bearer))
                     }
                 last = (headers, head)
-                requests.append(
-                    HTTP2Request(
-                        head,
-                        path: path,
-                        body: FCMRequest.body(notification, at: now),
-                        timeout: timeout,
-                        isUrgent: notification.isUrgent
-                    )
+                requests.add(
+                    head,
+                    path: path,
+                    body: FCMRequest.body(notification, at: now),
+                    timeout: timeout,
+                    isUrgent: notification.isUrgent
                 )
                 sent.append(index)
             } catch {

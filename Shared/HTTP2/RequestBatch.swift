@@ -1,0 +1,185 @@
+internal import CNGHTTP2
+internal import Glibc
+
+extension HTTP2 {
+    /// Requests that are handed over together, one after the other in one piece of memory, which is
+    /// where libnghttp2 reads them: none of them has a text or a body of its own. Once one of them
+    /// is submitted, none is added.
+    ///
+    /// Built by one thread, then read by the one that submits.
+    @safe
+    package final class RequestBatch: @unchecked Sendable {
+        @safe
+        struct Item {
+            /// Kept by `templates`.
+            let template: Unmanaged<RequestTemplate>
+            /// Of the path and each varying value: a count of four bytes, and the text.
+            let texts: Int
+            let body: Int
+            let bodyCount: Int
+            let isValid: Bool
+        }
+
+        package private(set) var count = 0
+        private var items: UnsafeMutablePointer<Item>
+        private var itemCapacity: Int
+        private var bytes: UnsafeMutablePointer<UInt8>
+        private var byteCount = 0
+        private var byteCapacity: Int
+        private var templates: [RequestTemplate] = []
+        /// The body that was laid down last, and where: the pushes of a broadcast have the same.
+        private var lastBody: (source: [UInt8], offset: Int) = ([], 0)
+        private var isFixed = false
+
+        /// - Parameters:
+        ///   - count: How many there will be, more or less.
+        ///   - bytes: What their texts and bodies will take, more or less.
+        package init(count: Int = 16, bytes: Int = 4096) {
+            itemCapacity = max(1, count)
+            byteCapacity = max(1, bytes)
+            unsafe items = .allocate(capacity: itemCapacity)
+            unsafe self.bytes = .allocate(capacity: byteCapacity)
+        }
+
+        deinit {
+            unsafe items.deallocate()
+            unsafe bytes.deallocate()
+        }
+
+        /// - Parameters:
+        ///   - template: What it shares with others.
+        ///   - path: With its query; of both parts, one after the other.
+        ///   - value: Of the template's first varying field, if any.
+        ///   - values: Of the other varying fields.
+        ///   - body: Copied, unless it is the one before.
+        package func add(
+            _ template: RequestTemplate,
+            path: (String, String),
+            value: String?,
+            values: [String],
+            body: [UInt8]
+        ) {
+            precondition(!isFixed, "the batch is on its way")
+            if templates.last !== template { templates.append(template) }
+            let texts = byteCount
+            var isValid = place(path.0, path.1)
+            if let value {
+                let isUsable = place(value)
+                isValid = isValid && isUsable
+            }
+            for value in values {
+                let isUsable = place(value)
+                isValid = isValid && isUsable
+            }
+            let valueCount = (value == nil ? 0 : 1) + values.count
+            isValid = isValid && valueCount == template.varyingCount
+            let offset = place(body)
+            if count == itemCapacity { growItems() }
+            unsafe (items + count).initialize(
+                to: Item(
+                    template: Unmanaged.passUnretained(template),
+                    texts: texts,
+                    body: offset,
+                    bodyCount: body.count,
+                    isValid: isValid
+                )
+            )
+            count += 1
+        }
+
+        /// - Returns: Whether it can be sent.
+        private func place(_ first: String, _ second: String = "") -> Bool {
+            let start = byteCount
+            reserve(4 + first.utf8.count + second.utf8.count)
+            byteCount += 4
+            append(first)
+            append(second)
+            let text = unsafe UnsafeBufferPointer(
+                start: bytes + start + 4,
+                count: byteCount - start - 4
+            )
+            var length = UInt32(truncatingIfNeeded: text.count)
+            unsafe memcpy(bytes + start, &length, 4)
+            // Without a branch, so that many bytes are looked at together.
+            var bad: UInt8 = 0
+            for index in 0..<text.count {
+                let byte = unsafe text[index]
+                bad |= byte < 0x20 ? 1 : 0
+                bad |= byte == 0x7F ? 1 : 0
+            }
+            return bad == 0
+        }
+
+        private func append(_ text: String) {
+            var text = text
+            let target = unsafe bytes + byteCount
+            byteCount += text.withUTF8 { source in
+                if let first = source.baseAddress {
+                    unsafe target.update(from: first, count: source.count)
+                }
+                return source.count
+            }
+        }
+
+        private func place(_ body: [UInt8]) -> Int {
+            // The other one is kept, so no new one can lie in its place.
+            let isSame = unsafe body.withUnsafeBufferPointer { body in
+                unsafe lastBody.source.withUnsafeBufferPointer { last in
+                    unsafe body.baseAddress == last.baseAddress && body.count == last.count
+                }
+            }
+            if isSame { return lastBody.offset }
+            let offset = byteCount
+            reserve(body.count)
+            unsafe body.withUnsafeBufferPointer { body in
+                if let start = body.baseAddress {
+                    unsafe (bytes + offset).update(from: start, count: body.count)
+                }
+            }
+            byteCount += body.count
+            lastBody = (body, offset)
+            return offset
+        }
+
+        private func reserve(_ more: Int) {
+            guard byteCount + more > byteCapacity else { return }
+            byteCapacity = max(byteCapacity * 2, byteCount + more)
+            let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: byteCapacity)
+            unsafe larger.update(from: bytes, count: byteCount)
+            unsafe bytes.deallocate()
+            unsafe bytes = unsafe larger
+        }
+
+        private func growItems() {
+            itemCapacity *= 2
+            let larger = UnsafeMutablePointer<Item>.allocate(capacity: itemCapacity)
+            unsafe larger.moveInitialize(from: items, count: count)
+            unsafe items.deallocate()
+            unsafe items = unsafe larger
+        }
+
+        // MARK: For the session
+
+        /// Nothing moves any more.
+        func fixed(_ index: Int) -> Item {
+            precondition(index < count)
+            isFixed = true
+            return unsafe items[index]
+        }
+
+        func body(of item: Item) -> UnsafeMutablePointer<UInt8> { unsafe bytes + item.body }
+
+        /// Points the pairs of a valid request, which the template has filled, to its texts.
+        func point(_ pairs: UnsafeMutablePointer<nghttp2_nv>, of item: Item, first: Int, end: Int) {
+            var next = unsafe bytes + item.texts
+            func take(_ index: Int) {
+                let count = unsafe UnsafeRawPointer(next).loadUnaligned(as: UInt32.self)
+                unsafe pairs[index].value = unsafe next + 4
+                unsafe pairs[index].valuelen = Int(count)
+                unsafe next += 4 + Int(count)
+            }
+            take(RequestTemplate.pathIndex)
+            for index in first..<end { take(index) }
+        }
+    }
+}
