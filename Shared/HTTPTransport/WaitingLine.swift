@@ -1,5 +1,6 @@
-/// The numbers of requests that wait for a stream. Urgent ones before all others; among either
-/// first come, first served, and those that come back before those that never left.
+/// The numbers of requests that wait for a stream. Urgent ones before all others, which get every
+/// eighth turn, so that a flood of urgent ones does not end all else; among either first come, first
+/// served, and those that come back before those that never left.
 struct WaitingLine {
     private struct Lane {
         var line: ContiguousArray<Int> = []
@@ -37,6 +38,11 @@ struct WaitingLine {
     private var urgent = Lane()
     private var others = Lane()
     private var gone = 0
+    /// Since one of the others had its turn.
+    private var overtaken = 0
+    private var wasOthersTurn = false
+
+    private static let urgentInARow = 7
 
     private var count: Int { urgent.count + others.count }
 
@@ -57,10 +63,21 @@ struct WaitingLine {
     /// One of those in line is not waited for any more; it keeps its place.
     mutating func left() { gone += 1 }
 
-    /// One that had left came to its turn.
-    mutating func passed() { gone -= 1 }
+    /// The last one had left before its turn came, which the next one gets.
+    mutating func passed() {
+        gone -= 1
+        if wasOthersTurn { overtaken = Self.urgentInARow }
+    }
 
-    mutating func next() -> Int? { urgent.next() ?? others.next() }
+    mutating func next() -> Int? {
+        wasOthersTurn = overtaken >= Self.urgentInARow && others.count > 0
+        if !wasOthersTurn, let number = urgent.next() {
+            if others.count > 0 { overtaken += 1 }
+            return number
+        }
+        overtaken = 0
+        return others.next()
+    }
 
     /// - Returns: Those that had left.
     mutating func removeGone(where isGone: (Int) -> Bool) -> [Int] {

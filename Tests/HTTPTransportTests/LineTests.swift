@@ -25,6 +25,23 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
         #expect(line.next() == nil && line.live == 0)
     }
 
+    @Test("However many urgent ones come, every eighth turn is another's")
+    func share() {
+        var line = WaitingLine()
+        for number in 0..<4 { line.add(number, isUrgent: false) }
+        for number in 100..<130 { line.add(number, isUrgent: true) }
+        // The first of the others has been given up: its turn is the next one's.
+        line.left()
+        var taken: [Int] = []
+        while let number = line.next() {
+            if number == 0 { line.passed() } else { taken.append(number) }
+        }
+        let expected =
+            Array(100..<107) + [1] + Array(107..<114) + [2] + Array(114..<121) + [3]
+            + Array(121..<130)
+        #expect(taken == expected)
+    }
+
     @Test("Those that have left make room, wherever in line they were")
     func gone() {
         var line = WaitingLine()
