@@ -9,42 +9,25 @@ extension HTTP2 {
     /// Built by one thread, then read by the one that submits.
     @safe
     package final class RequestBatch: @unchecked Sendable {
-        @safe
-        struct Item {
-            /// Kept by `templates`.
-            let template: Unmanaged<RequestTemplate>
-            /// Of the path and each varying value: a count of four bytes, and the text.
-            let texts: Int
-            let body: Int
-            let bodyCount: Int
-            let isValid: Bool
-        }
-
-        package private(set) var count = 0
-        private var items: UnsafeMutablePointer<Item>
-        private var itemCapacity: Int
-        private var bytes: UnsafeMutablePointer<UInt8>
-        private var byteCount = 0
-        private var byteCapacity: Int
-        private var templates: [RequestTemplate] = []
-        /// The body that was laid down last, and where: the pushes of a broadcast have the same.
-        private var lastBody: (source: [UInt8], offset: Int) = ([], 0)
-        private var isFixed = false
+        private let requests: UnsafeMutablePointer<RequestRecords>
 
         /// - Parameters:
         ///   - count: How many there will be, more or less.
         ///   - bytes: What their texts and bodies will take, more or less.
         package init(count: Int = 16, bytes: Int = 4096) {
-            itemCapacity = max(1, count)
-            byteCapacity = max(1, bytes)
-            unsafe items = .allocate(capacity: itemCapacity)
-            unsafe self.bytes = .allocate(capacity: byteCapacity)
+            unsafe requests = .allocate(capacity: 1)
+            unsafe requests.initialize(
+                to: RequestRecords(items: max(1, count), bytes: max(1, bytes))
+            )
         }
 
         deinit {
-            unsafe items.deallocate()
-            unsafe bytes.deallocate()
+            unsafe requests.pointee.free()
+            unsafe requests.deinitialize(count: 1)
+            unsafe requests.deallocate()
         }
+
+        package var count: Int { unsafe requests.pointee.count }
 
         /// - Parameters:
         ///   - template: What it shares with others.
@@ -59,127 +42,195 @@ extension HTTP2 {
             values: [String],
             body: [UInt8]
         ) {
-            precondition(!isFixed, "the batch is on its way")
-            if templates.last !== template { templates.append(template) }
-            let texts = byteCount
-            var isValid = place(path.0, path.1)
-            if let value {
-                let isUsable = place(value)
-                isValid = isValid && isUsable
-            }
-            for value in values {
-                let isUsable = place(value)
-                isValid = isValid && isUsable
-            }
-            let valueCount = (value == nil ? 0 : 1) + values.count
-            isValid = isValid && valueCount == template.varyingCount
-            let offset = place(body)
-            if count == itemCapacity { growItems() }
-            unsafe (items + count).initialize(
-                to: Item(
-                    template: Unmanaged.passUnretained(template),
-                    texts: texts,
-                    body: offset,
-                    bodyCount: body.count,
-                    isValid: isValid
-                )
+            unsafe requests.pointee.add(template, path, value, values, body)
+        }
+
+        /// From now on nothing moves.
+        func fixed(_ index: Int) -> RequestRecords.Item { unsafe requests.pointee.fixed(index) }
+
+        func body(of item: RequestRecords.Item) -> UnsafeMutablePointer<UInt8> {
+            unsafe requests.pointee.body(of: item)
+        }
+
+        /// Points the pairs of a valid request, which its template has filled, to its texts.
+        func point(
+            _ pairs: UnsafeMutablePointer<nghttp2_nv>,
+            of item: RequestRecords.Item,
+            first: Int,
+            end: Int
+        ) {
+            unsafe requests.pointee.point(pairs, of: item, first: first, end: end)
+        }
+    }
+}
+
+/// What a batch holds, at an address of its own.
+@safe
+struct RequestRecords {
+    @safe
+    struct Item {
+        /// Kept by `templates`.
+        let template: Unmanaged<HTTP2.RequestTemplate>
+        /// Of the path and each varying value: a count of four bytes, and the text.
+        let texts: Int
+        let body: Int
+        let bodyCount: Int
+        let isValid: Bool
+    }
+
+    private(set) var count = 0
+    private var items: UnsafeMutablePointer<Item>
+    private var itemCapacity: Int
+    private var bytes: UnsafeMutablePointer<UInt8>
+    private var byteCount = 0
+    private var byteCapacity: Int
+    private var templates: [HTTP2.RequestTemplate] = []
+    /// The body that was laid down last, and where: the pushes of a broadcast have the same.
+    private var lastBody: (source: [UInt8], offset: Int) = ([], 0)
+    private var isFixed = false
+
+    init(items count: Int, bytes: Int) {
+        itemCapacity = count
+        byteCapacity = bytes
+        unsafe items = .allocate(capacity: count)
+        unsafe self.bytes = .allocate(capacity: bytes)
+    }
+
+    func free() {
+        unsafe items.deallocate()
+        unsafe bytes.deallocate()
+    }
+
+    mutating func add(
+        _ template: HTTP2.RequestTemplate,
+        _ path: (String, String),
+        _ value: String?,
+        _ values: [String],
+        _ body: [UInt8]
+    ) {
+        precondition(!isFixed, "the batch is on its way")
+        if templates.last !== template { templates.append(template) }
+        let texts = byteCount
+        var isValid = place(path.0, path.1)
+        if let value {
+            let isUsable = place(value)
+            isValid = isValid && isUsable
+        }
+        for value in values {
+            let isUsable = place(value)
+            isValid = isValid && isUsable
+        }
+        let valueCount = (value == nil ? 0 : 1) + values.count
+        isValid = isValid && valueCount == template.varyingCount
+        let offset = place(body)
+        if count == itemCapacity { growItems() }
+        unsafe (items + count).initialize(
+            to: Item(
+                template: Unmanaged.passUnretained(template),
+                texts: texts,
+                body: offset,
+                bodyCount: body.count,
+                isValid: isValid
             )
-            count += 1
-        }
+        )
+        count += 1
+    }
 
-        /// - Returns: Whether it can be sent.
-        private func place(_ first: String, _ second: String = "") -> Bool {
-            let start = byteCount
-            reserve(4 + first.utf8.count + second.utf8.count)
-            byteCount += 4
-            append(first)
-            append(second)
-            let text = unsafe UnsafeBufferPointer(
-                start: bytes + start + 4,
-                count: byteCount - start - 4
-            )
-            var length = UInt32(truncatingIfNeeded: text.count)
-            unsafe memcpy(bytes + start, &length, 4)
-            // Without a branch, so that many bytes are looked at together.
-            var bad: UInt8 = 0
-            for index in 0..<text.count {
-                let byte = unsafe text[index]
-                bad |= byte < 0x20 ? 1 : 0
-                bad |= byte == 0x7F ? 1 : 0
+    /// - Returns: Whether it can be sent.
+    private mutating func place(_ first: String, _ second: String = "") -> Bool {
+        let start = byteCount
+        reserve(4 + first.utf8.count + second.utf8.count)
+        byteCount += 4
+        append(first)
+        append(second)
+        let length = byteCount - start - 4
+        unsafe UnsafeMutableRawPointer(bytes + start)
+            .storeBytes(of: UInt32(truncatingIfNeeded: length), as: UInt32.self)
+        let text = unsafe bytes + start + 4
+        // Without a branch, so that many bytes are looked at together.
+        var bad: UInt8 = 0
+        for index in 0..<length {
+            let byte = unsafe text[index]
+            bad |= byte < 0x20 ? 1 : 0
+            bad |= byte == 0x7F ? 1 : 0
+        }
+        return bad == 0
+    }
+
+    private mutating func append(_ text: String) {
+        let target = unsafe bytes + byteCount
+        let count = unsafe text.utf8.withContiguousStorageIfAvailable { source in
+            if let first = source.baseAddress {
+                unsafe target.update(from: first, count: source.count)
             }
-            return bad == 0
+            return source.count
         }
+        if let count {
+            byteCount += count
+            return
+        }
+        for byte in text.utf8 {
+            unsafe bytes[byteCount] = byte
+            byteCount += 1
+        }
+    }
 
-        private func append(_ text: String) {
-            var text = text
-            let target = unsafe bytes + byteCount
-            byteCount += text.withUTF8 { source in
-                if let first = source.baseAddress {
-                    unsafe target.update(from: first, count: source.count)
-                }
-                return source.count
+    private mutating func place(_ body: [UInt8]) -> Int {
+        // The other one is kept, so no new one can lie in its place.
+        let isSame = unsafe body.withUnsafeBufferPointer { body in
+            unsafe lastBody.source.withUnsafeBufferPointer { last in
+                unsafe body.baseAddress == last.baseAddress && body.count == last.count
             }
         }
-
-        private func place(_ body: [UInt8]) -> Int {
-            // The other one is kept, so no new one can lie in its place.
-            let isSame = unsafe body.withUnsafeBufferPointer { body in
-                unsafe lastBody.source.withUnsafeBufferPointer { last in
-                    unsafe body.baseAddress == last.baseAddress && body.count == last.count
-                }
+        if isSame { return lastBody.offset }
+        let offset = byteCount
+        reserve(body.count)
+        unsafe body.withUnsafeBufferPointer { body in
+            if let start = body.baseAddress {
+                unsafe (bytes + offset).update(from: start, count: body.count)
             }
-            if isSame { return lastBody.offset }
-            let offset = byteCount
-            reserve(body.count)
-            unsafe body.withUnsafeBufferPointer { body in
-                if let start = body.baseAddress {
-                    unsafe (bytes + offset).update(from: start, count: body.count)
-                }
-            }
-            byteCount += body.count
-            lastBody = (body, offset)
-            return offset
         }
+        byteCount += body.count
+        lastBody = (body, offset)
+        return offset
+    }
 
-        private func reserve(_ more: Int) {
-            guard byteCount + more > byteCapacity else { return }
-            byteCapacity = max(byteCapacity * 2, byteCount + more)
-            let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: byteCapacity)
-            unsafe larger.update(from: bytes, count: byteCount)
-            unsafe bytes.deallocate()
-            unsafe bytes = unsafe larger
+    private mutating func reserve(_ more: Int) {
+        guard byteCount + more > byteCapacity else { return }
+        byteCapacity = max(byteCapacity * 2, byteCount + more)
+        let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: byteCapacity)
+        unsafe larger.update(from: bytes, count: byteCount)
+        unsafe bytes.deallocate()
+        unsafe bytes = unsafe larger
+    }
+
+    private mutating func growItems() {
+        itemCapacity *= 2
+        let larger = UnsafeMutablePointer<Item>.allocate(capacity: itemCapacity)
+        unsafe larger.moveInitialize(from: items, count: count)
+        unsafe items.deallocate()
+        unsafe items = unsafe larger
+    }
+
+    // MARK: For the session
+
+    mutating func fixed(_ index: Int) -> Item {
+        precondition((0..<count).contains(index))
+        isFixed = true
+        return unsafe items[index]
+    }
+
+    func body(of item: Item) -> UnsafeMutablePointer<UInt8> { unsafe bytes + item.body }
+
+    func point(_ pairs: UnsafeMutablePointer<nghttp2_nv>, of item: Item, first: Int, end: Int) {
+        var next = unsafe bytes + item.texts
+        func take(_ index: Int) {
+            let count = unsafe UnsafeRawPointer(next).loadUnaligned(as: UInt32.self)
+            unsafe pairs[index].value = unsafe next + 4
+            unsafe pairs[index].valuelen = Int(count)
+            unsafe next += 4 + Int(count)
         }
-
-        private func growItems() {
-            itemCapacity *= 2
-            let larger = UnsafeMutablePointer<Item>.allocate(capacity: itemCapacity)
-            unsafe larger.moveInitialize(from: items, count: count)
-            unsafe items.deallocate()
-            unsafe items = unsafe larger
-        }
-
-        // MARK: For the session
-
-        /// Nothing moves any more.
-        func fixed(_ index: Int) -> Item {
-            precondition(index < count)
-            isFixed = true
-            return unsafe items[index]
-        }
-
-        func body(of item: Item) -> UnsafeMutablePointer<UInt8> { unsafe bytes + item.body }
-
-        /// Points the pairs of a valid request, which the template has filled, to its texts.
-        func point(_ pairs: UnsafeMutablePointer<nghttp2_nv>, of item: Item, first: Int, end: Int) {
-            var next = unsafe bytes + item.texts
-            func take(_ index: Int) {
-                let count = unsafe UnsafeRawPointer(next).loadUnaligned(as: UInt32.self)
-                unsafe pairs[index].value = unsafe next + 4
-                unsafe pairs[index].valuelen = Int(count)
-                unsafe next += 4 + Int(count)
-            }
-            take(RequestTemplate.pathIndex)
-            for index in first..<end { take(index) }
-        }
+        take(HTTP2.RequestTemplate.pathIndex)
+        for index in first..<end { take(index) }
     }
 }

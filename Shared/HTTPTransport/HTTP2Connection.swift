@@ -38,10 +38,19 @@ final class HTTP2Connection: @unchecked Sendable {
     private var timer: LoopTimer?
     private var watch: DescriptorWatch?
     private var output = OutputBuffer()
+    /// libcurl's, while it is open.
+    private var buffered: OpaquePointer?
+    /// Until it fires nothing is read.
+    private var pause: LoopTimer?
     private var addressWasRefused = false
     private var speaksHTTP2 = false
     private var itself: HTTP2Connection?
 
+    /// With so many requests out …
+    private static let busyStreams = 256
+    /// … and less than this part of them answered at a time, the answers of the next millisecond are
+    /// read together: to be woken for a few costs more than what they say.
+    private static let busyPart = 8
     /// What is read before others get their turn.
     static let inputBytes = 65_536
     private static let recordBytes = 16_384
@@ -238,7 +247,7 @@ final class HTTP2Connection: @unchecked Sendable {
     fileprivate func isReady() {
         guard let tls = unsafe carillon_easy_tls_session(easy) else { return }
         speaksHTTP2 = unsafe hasChosenHTTP2(tls)
-        unsafe bufferReads(tls, bytes: Self.socketBytes)
+        unsafe buffered = unsafe bufferReads(tls, bytes: Self.socketBytes)
     }
 
     // MARK: Bytes
@@ -253,6 +262,8 @@ final class HTTP2Connection: @unchecked Sendable {
 
     /// The socket does not take what there is; more would only wait.
     private(set) var isCongested = false
+    /// It is waited for until it does.
+    private var isBlocked = false
 
     private func ready(_ readiness: Readiness) {
         if readiness.contains(.writable) {
@@ -263,7 +274,9 @@ final class HTTP2Connection: @unchecked Sendable {
 
     private func read() {
         guard phase == .open else { return }
+        let open = session.openStreams
         let (count, error) = unsafe receive(into: pool.input)
+        let ended = open - session.openStreams
         // What came before the end counts.
         if count > 0 { pool.received(self) }
         guard phase == .open else { return }
@@ -271,7 +284,26 @@ final class HTTP2Connection: @unchecked Sendable {
             end(error)
         } else if count > Self.inputBytes - Self.recordBytes {
             loop.execute { [self] in read() }
+        } else if open >= Self.busyStreams, ended * Self.busyPart < open {
+            rest()
         }
+    }
+
+    private func rest() {
+        guard pause == nil else { return }
+        pause = loop.schedule(after: .milliseconds(1)) { [unowned self] in
+            pause = nil
+            listen()
+            read()
+        }
+        listen()
+    }
+
+    private func listen() {
+        var interest: Readiness = []
+        if pause == nil { interest.insert(.readable) }
+        if isBlocked { interest.insert(.writable) }
+        watch?.interest = interest
     }
 
     /// Hands what there is to the session, all at once. Where nearly all of the buffer was used,
@@ -290,6 +322,10 @@ final class HTTP2Connection: @unchecked Sendable {
                 mayHaveMore = false
             } else if code == CURLE_OK, count > 0 {
                 filled += count
+                // The socket itself need not be asked once more: it wakes us.
+                if let buffered = unsafe buffered, count < Self.recordBytes {
+                    mayHaveMore = unsafe hasBuffered(buffered)
+                }
             } else {
                 error = Self.lost(code == CURLE_OK ? "closed by the server" : "recv \(code)")
             }
@@ -336,25 +372,29 @@ final class HTTP2Connection: @unchecked Sendable {
                 unsafe curl_easy_send(easy, bytes.baseAddress, bytes.count, &count)
             }
             if code == CURLE_AGAIN {
-                watch?.interest = [.readable, .writable]
                 isCongested = true
+                isBlocked = true
+                listen()
                 return false
             }
             guard code == CURLE_OK else {
-                // What the server said before it went is still to be read.
+                // What the server said before it went is still to be read, to its end.
+                unsafe buffered = nil
                 loop.execute { [self] in
                     read()
                     end(Self.lost("send \(code)"))
                 }
-                watch?.interest = .readable
                 isCongested = true
+                isBlocked = false
+                listen()
                 return false
             }
             output.took(count)
             writtenBytes += count
         }
-        watch?.interest = .readable
         isCongested = false
+        isBlocked = false
+        listen()
         return true
     }
 
@@ -379,6 +419,8 @@ final class HTTP2Connection: @unchecked Sendable {
         let wasOpen = phase == .open
         if !wasOpen { stopConnecting() }
         phase = .closed
+        pause?.cancel()
+        pause = nil
         watch?.close()
         watch = nil
         pool.ended(self, error, wasOpen: wasOpen)

@@ -107,18 +107,17 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// Starts each of them, in order as far as the connections allow.
     ///
     /// - Parameters:
-    ///   - requests: Urgent ones overtake others that wait for a stream. None is added to them
-    ///     later.
+    ///   - requests: Urgent ones overtake others that wait for a stream.
     ///   - owner: Names them for `withdraw`, where several use one pool.
     ///   - completion: Runs on the loop, once for each index, never before this returns.
     package func send(
-        _ requests: HTTP2Requests,
+        _ requests: consuming HTTP2Requests,
         of owner: ObjectIdentifier? = nil,
         completion: @escaping Completion
     ) {
         assert(loop.isCurrent)
         now = milliseconds
-        let batch = RequestTable.Batch(requests, of: owner, completion)
+        let batch = RequestTable.Batch(requests.batch, of: owner, completion)
         let terms = requests.terms
         for index in terms.indices {
             guard state == .open, table.count < configuration.maximumRequests else {
@@ -246,8 +245,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func submit(_ number: Int, on connection: HTTP2Connection) {
         guard let (batch, index) = table.batch(of: number) else { return }
         do {
-            let requests = batch.requests.batch
-            let stream = try connection.session.submit(requests, index, tag: number)
+            let stream = try connection.session.submit(batch.requests, index, tag: number)
             table.started(number, connection: connection.number, stream: stream, at: now)
             connection.awaited += 1
         } catch {

@@ -45,9 +45,9 @@ package final class HTTP2RequestHead: Sendable {
     }
 }
 
-/// Requests that are handed over together. Built once, then handed over once.
-package final class HTTP2Requests: @unchecked Sendable {
-    struct Terms {
+/// Requests that are handed over together, once.
+package struct HTTP2Requests: ~Copyable, Sendable {
+    struct Terms: Sendable {
         let milliseconds: Int64
         let isUrgent: Bool
     }
@@ -78,7 +78,7 @@ package final class HTTP2Requests: @unchecked Sendable {
     ///   - body: Copied.
     ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
     ///   - isUrgent: It overtakes those that are not, while they wait for a stream.
-    package func add(
+    package mutating func add(
         _ head: HTTP2RequestHead,
         path: String,
         _ pathEnd: String = "",

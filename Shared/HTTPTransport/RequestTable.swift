@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import HTTP2
 
 /// The requests of a pool, from `send` to their end: each is in line, or out on a stream. Pure: times
 /// are passed in, and what has ended is handed back, for its owner to be told.
@@ -8,12 +9,12 @@ internal import EventLoop
 struct RequestTable {
     /// Requests that came together are kept together, until the last of them has ended.
     final class Batch {
-        let requests: HTTP2Requests
+        let requests: HTTP2.RequestBatch
         let owner: ObjectIdentifier?
         private let completion: HTTP2Pool.Completion
 
         init(
-            _ requests: HTTP2Requests,
+            _ requests: HTTP2.RequestBatch,
             of owner: ObjectIdentifier?,
             _ completion: @escaping HTTP2Pool.Completion
         ) {

@@ -81,16 +81,21 @@ func hasChosenHTTP2(_ session: UnsafeMutableRawPointer) -> Bool {
 /// - Parameters:
 ///   - session: An `SSL *`, borrowed, that is inside none of its calls.
 ///   - bytes: More than a record.
-func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) {
+/// - Returns: For `hasBuffered`, for as long as the session lives; nil where nothing has changed.
+func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) -> OpaquePointer? {
     let session = OpaquePointer(session)
     guard let socket = unsafe SSL_get_rbio(session), let buffer = unsafe BIO_new(BIO_f_buffer())
-    else { return }
+    else { return nil }
     guard unsafe BIO_int_ctrl(buffer, BIO_C_SET_BUFF_SIZE, Int(bytes), 0) > 0,
         unsafe BIO_up_ref(socket) == 1
     else {
         unsafe BIO_free(buffer)
-        return
+        return nil
     }
     unsafe BIO_push(buffer, socket)
     unsafe SSL_set0_rbio(session, buffer)
+    return unsafe buffer
 }
+
+/// Whether something was taken out of the socket that is still to be read.
+func hasBuffered(_ buffer: OpaquePointer) -> Bool { unsafe BIO_ctrl_pending(buffer) > 0 }

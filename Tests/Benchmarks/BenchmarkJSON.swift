@@ -1,4 +1,4 @@
-internal import Foundation
+internal import FoundationEssentials
 internal import JSON
 
 /// Reading one record to a value tree, and writing that tree; five of its fields in place, and out

@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Foundation
+internal import FoundationEssentials
 internal import HTTPTransport
 internal import JSON
 
@@ -12,8 +12,8 @@ func measureTransport(_ arguments: [String]) async throws -> String {
     else {
         throw BenchmarkError("usage: transport ORIGIN CA CONNECTIONS STREAMS REQUESTS PATHS BODY")
     }
-    let paths = try String(contentsOfFile: arguments[5], encoding: .utf8)
-        .split(separator: "\n").map(String.init)
+    let paths = try Data(contentsOf: URL(filePath: arguments[5]))
+        .split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }
     let body = try [UInt8](Data(contentsOf: URL(filePath: arguments[6])))
     let loop = try EventLoop(name: "bench")
     let configuration = HTTP2PoolConfiguration(
@@ -98,7 +98,7 @@ private final class TransportSender: @unchecked Sendable {
     private func fill() {
         while sent < total, sent - answered < window {
             let count = min(256, total - sent)
-            let requests = HTTP2Requests(count: count)
+            var requests = HTTP2Requests(count: count)
             for number in sent..<sent + count {
                 requests.add(
                     head,
@@ -132,9 +132,7 @@ private final class TransportSender: @unchecked Sendable {
     private func identifier(_ number: Int) -> String {
         var bits = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
         return unsafe String(unsafeUninitializedCapacity: 36) { bytes in
-            for (index, byte) in "9e3779b9-7f4a-4000-8000-".utf8.enumerated() {
-                unsafe bytes[index] = byte
-            }
+            for index in 0..<24 { unsafe bytes[index] = Self.start[index] }
             for index in 24..<36 {
                 unsafe bytes[index] = Self.digits[Int(bits & 15)]
                 bits = bits << 60 | bits >> 4
@@ -143,5 +141,6 @@ private final class TransportSender: @unchecked Sendable {
         }
     }
 
+    private static let start = Array("9e3779b9-7f4a-4000-8000-".utf8)
     private static let digits = Array("0123456789abcdef".utf8)
 }

@@ -1,4 +1,5 @@
-internal import Foundation
+internal import FoundationEssentials
+internal import Glibc
 
 /// Measures rooms for `deploy/bench`, which compares them with the best of their field in the same
 /// run, and is the other side of the services that it measures whole. Prints one JSON object.
@@ -29,7 +30,8 @@ struct Benchmarks {
                 )
             }
         } catch {
-            FileHandle.standardError.write(Data("carillon-bench: \(error)\n".utf8))
+            let line = Array("carillon-bench: \(error)\n".utf8)
+            unsafe _ = write(2, line, line.count)
             exit(64)
         }
     }

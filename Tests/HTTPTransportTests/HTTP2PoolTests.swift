@@ -39,7 +39,7 @@ extension HTTP2Pool {
         of owner: ObjectIdentifier? = nil,
         completion: @escaping Completion
     ) {
-        let batch = HTTP2Requests()
+        var batch = HTTP2Requests()
         for request in requests {
             batch.add(
                 request.head,

@@ -93,11 +93,11 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             for index in indices { finish(batch, index, answer) }
             return
         }
-        let requests = HTTP2Requests(count: indices.count)
+        var requests = HTTP2Requests(count: indices.count)
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
-            if let refusal = add(batch.notifications[index], bearer, to: requests) {
+            if let refusal = add(batch.notifications[index], bearer, to: &requests) {
                 finish(batch, index, refusal)
             } else {
                 sent.append(index)
@@ -112,7 +112,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private func add(
         _ notification: OutgoingNotification,
         _ bearer: String?,
-        to requests: HTTP2Requests
+        to requests: inout HTTP2Requests
     ) -> ProviderAnswer? {
         guard !isClosed else { return ProviderAnswer(.notSent, reason: "closed") }
         guard DeviceToken.problem(notification.target.token, for: .apns) == nil else {

@@ -95,7 +95,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
     ) {
         let now = clock()
         var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
-        let requests = HTTP2Requests(count: indices.count, textBytes: 1024)
+        var requests = HTTP2Requests(count: indices.count, textBytes: 1024)
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
