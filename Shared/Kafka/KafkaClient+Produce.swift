@@ -27,6 +27,38 @@ extension KafkaClient {
         }
         return code
     }
+
+    /// Hands records of a block over, from one index up to another, until one is refused; the others
+    /// are not tried then. librdkafka copies them, and does not block. `number` is that of the first.
+    ///
+    /// - Returns: How many were taken, and the refusal of the next.
+    func produce(
+        _ block: KafkaRecordBlock,
+        _ range: Range<Int>,
+        number: Int
+    ) -> (taken: Int, refusal: rd_kafka_resp_err_t) {
+        // One look-up for all; the client keeps the topic, whose last reference this is not.
+        guard
+            let topic = unsafe withHandle({ unsafe rd_kafka_topic_new($0, block.topic, nil) })
+        else { return (0, rd_kafka_last_error()) }
+        defer { unsafe rd_kafka_topic_destroy(topic) }
+        for index in range {
+            let status = unsafe block.withRecord(index) { key, value in
+                unsafe rd_kafka_produce(
+                    topic,
+                    RD_KAFKA_PARTITION_UA,
+                    RD_KAFKA_MSG_F_COPY,
+                    UnsafeMutableRawPointer(mutating: value.baseAddress),
+                    value.count,
+                    key.baseAddress,
+                    key.count,
+                    UnsafeMutableRawPointer(bitPattern: number + index - range.lowerBound)
+                )
+            }
+            guard status == 0 else { return (index - range.lowerBound, rd_kafka_last_error()) }
+        }
+        return (range.count, RD_KAFKA_RESP_ERR_NO_ERROR)
+    }
 }
 
 /// An empty key has an address, which tells it from none.

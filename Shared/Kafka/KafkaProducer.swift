@@ -22,23 +22,37 @@ package actor KafkaProducer {
 
     private enum State { case idle, open, closing, destroying, closed }
 
-    /// One call of `send`.
-    private struct Sending {
-        let records: [KafkaOutgoing]
-        let continuation: CheckedContinuation<[KafkaError?], Never>
-        var errors: [KafkaError?]
+    private enum Records {
+        case single([KafkaOutgoing])
+        case block(KafkaRecordBlock)
+
+        var count: Int {
+            switch self {
+            case .single(let records): records.count
+            case .block(let block): block.count
+            }
+        }
+    }
+
+    /// One call of `send`. Confined to the loop.
+    private final class Sending: @unchecked Sendable {
+        let records: Records
+        let continuation: CheckedContinuation<[Int: KafkaError], Never>
+        /// Of those that have failed.
+        var errors: [Int: KafkaError] = [:]
+        var isAnswered: [Bool]
         /// How many librdkafka was asked to take.
         var produced = 0
         /// How many it took and did not answer.
         var unanswered = 0
 
-        var isOver: Bool { produced == records.count && unanswered == 0 }
-    }
+        init(_ records: Records, _ continuation: CheckedContinuation<[Int: KafkaError], Never>) {
+            self.records = records
+            self.continuation = continuation
+            isAnswered = Array(repeating: false, count: records.count)
+        }
 
-    /// Where the answer to one record belongs.
-    private struct Slot {
-        var sending: Int
-        var index: Int
+        var isOver: Bool { produced == records.count && unanswered == 0 }
     }
 
     private let client: KafkaClient
@@ -48,12 +62,9 @@ package actor KafkaProducer {
 
     private var state = State.idle
     private var sendings: [Int: Sending] = [:]
-    private var lastSending = 0
+    private var nextSending = 0
     /// Not handed to librdkafka whole; the first goes first.
     private var line: [Int] = []
-    /// By the number that librdkafka carries, less one.
-    private var slots: [Slot] = []
-    private var freeSlots: [Int] = []
     private var outstanding = 0
     private var isServeScheduled = false
     private var failure: KafkaError?
@@ -113,18 +124,27 @@ package actor KafkaProducer {
     ///   not may be sent again when its error `isRetryable`.
     /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
     package func send(_ records: [KafkaOutgoing]) async throws -> [KafkaError?] {
+        let errors = try await send(.single(records))
+        return records.indices.map { errors[$0] }
+    }
+
+    /// The same of many records of one topic, for less.
+    ///
+    /// - Returns: The errors of those that are not written, by index.
+    /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
+    package func send(_ block: KafkaRecordBlock) async throws -> [Int: KafkaError] {
+        try await send(.block(block))
+    }
+
+    private func send(_ records: Records) async throws -> [Int: KafkaError] {
         if let failure { throw failure }
-        if records.isEmpty { return [] }
+        if records.count == 0 { return [:] }
         try open()
         guard state == .open else { throw KafkaError.closed }
         return await withCheckedContinuation { continuation in
-            lastSending += 1
-            sendings[lastSending] = Sending(
-                records: records,
-                continuation: continuation,
-                errors: Array(repeating: nil, count: records.count)
-            )
-            line.append(lastSending)
+            sendings[nextSending] = Sending(records, continuation)
+            line.append(nextSending)
+            nextSending += 1
             feed()
         }
     }
@@ -167,8 +187,8 @@ package actor KafkaProducer {
     private func feed() {
         var done = 0
         for id in line {
-            if var sending = sendings.removeValue(forKey: id) {
-                let isWhole = feed(&sending, id)
+            if let sending = sendings[id] {
+                let isWhole = feed(sending, id)
                 settle(sending, id)
                 guard isWhole else { break }
             }
@@ -179,47 +199,49 @@ package actor KafkaProducer {
     }
 
     /// - Returns: False where there is no room for the rest.
-    private func feed(_ sending: inout Sending, _ id: Int) -> Bool {
+    private func feed(_ sending: Sending, _ id: Int) -> Bool {
         while sending.produced < sending.records.count {
             guard outstanding < maximumOutstanding else { return false }
-            let index = sending.produced
-            let number = takeSlot(Slot(sending: id, index: index))
-            let code = client.produce(sending.records[index], number: number)
-            switch code {
-            case RD_KAFKA_RESP_ERR_NO_ERROR:
-                sending.unanswered += 1
-                outstanding += 1
+            let start = sending.produced
+            let refusal: rd_kafka_resp_err_t
+            switch sending.records {
+            case .single(let records):
+                refusal = client.produce(records[start], number: number(of: start, in: id))
+                if refusal == RD_KAFKA_RESP_ERR_NO_ERROR { sending.produced += 1 }
+            case .block(let block):
+                let end = min(block.count, start + maximumOutstanding - outstanding)
+                let result = client.produce(
+                    block,
+                    start..<end,
+                    number: number(of: start, in: id)
+                )
+                sending.produced += result.taken
+                refusal = result.refusal
+            }
+            sending.unanswered += sending.produced - start
+            outstanding += sending.produced - start
+            switch refusal {
+            case RD_KAFKA_RESP_ERR_NO_ERROR: break
             case RD_KAFKA_RESP_ERR__QUEUE_FULL where outstanding > 0:
                 // By bytes, before the count is reached: an answer will make room.
-                freeSlots.append(number - 1)
                 return false
             default:
-                freeSlots.append(number - 1)
                 failed?.add()
-                sending.errors[index] = client.fatalError ?? KafkaError(code)
+                sending.errors[sending.produced] = client.fatalError ?? KafkaError(refusal)
+                sending.isAnswered[sending.produced] = true
+                sending.produced += 1
             }
-            sending.produced += 1
         }
         return true
     }
 
     private func settle(_ sending: Sending, _ id: Int) {
-        if sending.isOver {
-            sending.continuation.resume(returning: sending.errors)
-        } else {
-            sendings[id] = sending
-        }
+        guard sending.isOver, sendings.removeValue(forKey: id) != nil else { return }
+        sending.continuation.resume(returning: sending.errors)
     }
 
-    /// Numbers are above 0: librdkafka carries them as a pointer.
-    private func takeSlot(_ slot: Slot) -> Int {
-        if let free = freeSlots.popLast() {
-            slots[free] = slot
-            return free + 1
-        }
-        slots.append(slot)
-        return slots.count
-    }
+    /// What librdkafka carries, as a pointer, hence above 0.
+    private func number(of index: Int, in sending: Int) -> Int { sending << 32 | (index + 1) }
 
     // MARK: Answers
 
@@ -242,7 +264,7 @@ package actor KafkaProducer {
 
     private func handle(_ event: borrowing KafkaEvent) {
         switch event.kind {
-        case .deliveries: event.forEachDelivery { number, error in answer(number, error) }
+        case .deliveries: answer(event)
         case .error(let error, _): report(error)
         case .statistics:
             if KafkaStatistics(event.statistics).isBrokerUp { availability.set(.broker, nil) }
@@ -250,24 +272,39 @@ package actor KafkaProducer {
         }
     }
 
-    func answer(_ number: Int, _ error: KafkaError?) {
-        guard slots.indices.contains(number - 1) else { return }
-        let slot = slots[number - 1]
-        freeSlots.append(number - 1)
+    /// Of one record after the other, which most often are of one `send`.
+    private func answer(_ event: borrowing KafkaEvent) {
+        var last: (id: Int, sending: Sending)?
+        var good = 0
+        event.forEachDelivery { number, error in
+            let id = number >> 32
+            if last?.id != id {
+                if let last { settle(last.sending, last.id) }
+                last = sendings[id].map { (id, $0) }
+            }
+            guard let last else { return }
+            if error == nil { good += 1 }
+            answer(number & 0xFFFF_FFFF - 1, error, of: last.sending)
+        }
+        if let last { settle(last.sending, last.id) }
+        guard good > 0 else { return }
+        acknowledged?.add(good)
+        availability.set(.broker, nil)
+    }
+
+    private func answer(_ index: Int, _ error: KafkaError?, of sending: Sending) {
         outstanding -= 1
-        if let error {
-            failed?.add()
-            client.count(error)
-        } else {
-            acknowledged?.add()
-            availability.set(.broker, nil)
-        }
-        sendings[slot.sending]?.unanswered -= 1
-        sendings[slot.sending]?.errors[slot.index] = error
-        if let sending = sendings[slot.sending], sending.isOver {
-            sendings[slot.sending] = nil
-            sending.continuation.resume(returning: sending.errors)
-        }
+        sending.unanswered -= 1
+        sending.isAnswered[index] = true
+        guard let error else { return }
+        failed?.add()
+        client.count(error)
+        sending.errors[index] = error
+    }
+
+    /// As if a broker had answered for a record of the first `send`.
+    func acknowledge(_ index: Int) {
+        if let sending = sendings[0] { answer(index, nil, of: sending) }
     }
 
     private func report(_ error: KafkaError) {
@@ -310,9 +347,10 @@ package actor KafkaProducer {
     /// What librdkafka was not given, it does not get any more.
     private func failLine() {
         for id in line {
-            guard var sending = sendings.removeValue(forKey: id) else { continue }
+            guard let sending = sendings[id] else { continue }
             for index in sending.produced..<sending.records.count {
                 sending.errors[index] = .closed
+                sending.isAnswered[index] = true
                 failed?.add()
             }
             sending.produced = sending.records.count
@@ -342,14 +380,15 @@ package actor KafkaProducer {
     /// A record that was acknowledged before stays so, whatever becomes of its `send`.
     func answerAllUnanswered() {
         guard state == .closing else { return }
-        let free = Set(freeSlots)
-        for (number, slot) in slots.enumerated() where !free.contains(number) {
-            sendings[slot.sending]?.errors[slot.index] = .timedOut
-            failed?.add()
-        }
         let rest = sendings.values
         sendings.removeAll()
-        for sending in rest { sending.continuation.resume(returning: sending.errors) }
+        for sending in rest {
+            for (index, isAnswered) in sending.isAnswered.enumerated() where !isAnswered {
+                sending.errors[index] = .timedOut
+                failed?.add()
+            }
+            sending.continuation.resume(returning: sending.errors)
+        }
         client.abandon()
         end()
     }

@@ -70,6 +70,72 @@ package struct KafkaOutgoing: Sendable, Equatable {
     }
 }
 
+/// Records to be written to one Kafka topic, without headers, in one block of memory: none of them is
+/// an object of its own.
+package struct KafkaRecordBlock: Sendable, Equatable {
+    private struct Place: Equatable {
+        /// Into `bytes`; the value follows the key.
+        var start: Int
+        var valueStart: Int
+        var end: Int
+    }
+
+    package let topic: String
+    private var bytes: [UInt8] = []
+    private var places: [Place] = []
+
+    /// `count` and `sizeBytes` are how much there will be, about.
+    package init(topic: String, count: Int = 0, sizeBytes: Int = 0) {
+        self.topic = topic
+        bytes.reserveCapacity(sizeBytes)
+        places.reserveCapacity(count)
+    }
+
+    package var count: Int { places.count }
+    package var isEmpty: Bool { places.isEmpty }
+
+    /// One record; `write` appends its value to the bytes that it is given.
+    package mutating func append(key: String, _ write: (inout [UInt8]) -> Void) {
+        let start = bytes.count
+        bytes.append(contentsOf: key.utf8)
+        let valueStart = bytes.count
+        write(&bytes)
+        places.append(Place(start: start, valueStart: valueStart, end: bytes.count))
+    }
+
+    /// Those at the indices, in that order.
+    package func only(_ indices: some Sequence<Int>) -> KafkaRecordBlock {
+        var block = KafkaRecordBlock(topic: topic)
+        for index in indices {
+            let place = places[index]
+            let start = block.bytes.count
+            block.bytes.append(contentsOf: bytes[place.start..<place.end])
+            block.places.append(
+                Place(
+                    start: start,
+                    valueStart: start + place.valueStart - place.start,
+                    end: block.bytes.count
+                )
+            )
+        }
+        return block
+    }
+
+    /// Key and value of one record, for the time of the call.
+    func withRecord<Result>(
+        _ index: Int,
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Result
+    ) -> Result {
+        let place = places[index]
+        return unsafe bytes.withUnsafeBytes { bytes in
+            unsafe body(
+                UnsafeRawBufferPointer(rebasing: bytes[place.start..<place.valueStart]),
+                UnsafeRawBufferPointer(rebasing: bytes[place.valueStart..<place.end])
+            )
+        }
+    }
+}
+
 extension KafkaRecord {
     var topicPartition: TopicPartition { TopicPartition(topic: topic, partition: partition) }
 

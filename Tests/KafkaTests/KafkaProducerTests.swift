@@ -67,6 +67,38 @@ struct KafkaProducerTests {
         }
     }
 
+    @Test("A block's records keep their order beyond the bound; those refused fail by their index")
+    func block() async throws {
+        try await withMockCluster { cluster, loop in
+            let producer = try KafkaProducer(
+                KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+                maximumOutstanding: 16,
+                on: loop
+            )
+            var block = KafkaRecordBlock(topic: "t")
+            for number in 0..<100 {
+                block.append(key: "key \(number)") { bytes in
+                    bytes.append(
+                        contentsOf: [70, 71].contains(number)
+                            ? [UInt8](repeating: 1, count: 5_000_000) : Array("\(number)".utf8)
+                    )
+                }
+            }
+            let errors = try await producer.send(block)
+            #expect(errors.keys.sorted() == [70, 71])
+            #expect(errors.values.allSatisfy { $0.name == "MSG_SIZE_TOO_LARGE" })
+            #expect(try await producer.send(block.only([3, 1])) == [:])
+            #expect(try await producer.send(block.only([])) == [:])
+            await producer.close()
+            let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let got = try await running.consume(100)
+            let sent = (0..<100).filter { ![70, 71].contains($0) } + [3, 1]
+            #expect(got.map(\.key) == sent.map { Array("key \($0)".utf8) })
+            #expect(got.map(\.value) == sent.map { Array("\($0)".utf8) })
+            try await running.stop()
+        }
+    }
+
     @Test("One record that cannot be sent fails alone, by its index")
     func perRecord() async throws {
         try await withMockCluster { cluster, loop in
@@ -145,7 +177,7 @@ struct KafkaProducerTests {
             let closing = Task(executorPreference: loop) { await producer.close() }
             try await eventually("closing") { producer.notReadyReason() == "producer is closing" }
             // As if the broker had answered for the second, and librdkafka never for the others.
-            await producer.answer(2, nil)
+            await producer.acknowledge(1)
             await producer.answerAllUnanswered()
             #expect(try await sending.value == [.timedOut, nil, .timedOut])
             #expect(metrics.counter(.kafkaProduced, ["outcome": "failed"]).value == 2)
