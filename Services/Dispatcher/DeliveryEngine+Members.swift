@@ -116,34 +116,28 @@ extension DeliveryEngine {
             ?? routes.add(
                 makeRoute(for: member.delivery, variant, of: run, health, room: routes.room)
             )
-        switch routes.all[index].way {
-        case .none(let answer): end(position, of: run, .settle(.failed), answer, now)
-        case .client(_, let template):
-            let payload: RenderedPayload
-            do {
-                payload = try template.payload(
-                    values: member.delivery.values,
-                    badge: member.delivery.badge
-                )
-            } catch {
-                end(position, of: run, .settle(.failed), rejection(error), now)
-                return .done
-            }
-            if health.breaker.isOpen, case .later(let time) = health.breaker.admit(now: now) {
-                return .ill(until: time)
-            }
-            routes.all[index].positions.append(position)
-            routes.all[index].notifications.append(
-                OutgoingNotification(
-                    notificationID: run.context.notificationID(of: member.delivery.key.target),
-                    target: member.delivery.device,
-                    payload: payload,
-                    expiration: member.delivery.expiresAt?.seconds,
-                    apnsTopic: member.delivery.apnsTopic ?? run.context.apnsTopic,
-                    apnsTopicIsExplicit: member.delivery.apnsTopic != nil
-                )
-            )
+        let route = routes.all[index]
+        let payload: RenderedPayload
+        switch route.payload(of: member) {
+        case .success(let rendered): payload = rendered
+        case .failure(let refusal):
+            end(position, of: run, .settle(.failed), refusal.answer, now)
+            return .done
         }
+        if health.breaker.isOpen, case .later(let time) = health.breaker.admit(now: now) {
+            return .ill(until: time)
+        }
+        route.positions.append(position)
+        route.notifications.append(
+            OutgoingNotification(
+                notificationID: run.context.notificationID(of: member.delivery.key.target),
+                target: member.delivery.device,
+                payload: payload,
+                expiration: member.delivery.expiresAt?.seconds,
+                apnsTopic: member.delivery.apnsTopic ?? run.context.apnsTopic,
+                apnsTopicIsExplicit: member.delivery.apnsTopic != nil
+            )
+        )
         return .done
     }
 
@@ -153,10 +147,6 @@ extension DeliveryEngine {
             createdAt: member.delivery.createdAt,
             member.delivery.expiresAt
         )
-    }
-
-    private func rejection(_ error: RenderingError) -> ProviderAnswer {
-        ProviderAnswer(.rejected, reason: error.description)
     }
 
     private func makeRoute(
@@ -170,13 +160,13 @@ extension DeliveryEngine {
         let way: MemberRoute.Way
         switch credentials.client(for: delivery, apnsTopic: topic) {
         case .misconfigured(let reason):
-            way = .none(ProviderAnswer(.misconfigured, reason: reason))
+            way = .none(MemberRoute.Refusal(ProviderAnswer(.misconfigured, reason: reason)))
         case .client(let client):
             do {
                 let platform = delivery.device.provider
                 way = .client(client, try run.context.template(platform, variant: variant))
             } catch {
-                way = .none(rejection(error))
+                way = .none(MemberRoute.Refusal(error))
             }
         }
         return MemberRoute(delivery, variant, way: way, health: health, room: room)
@@ -304,11 +294,22 @@ private struct MemberSlots {
     var free = Array(repeating: 0, count: Platform.allCases.count)
 }
 
-/// The members of one batch that leave the same way.
-private struct MemberRoute {
+/// The members of one batch that leave the same way. A reference, as it is looked at for each of
+/// them.
+private final class MemberRoute {
     enum Way {
         case client(any ProviderClient, PayloadTemplate)
-        case none(ProviderAnswer)
+        case none(Refusal)
+    }
+
+    struct Refusal: Error {
+        let answer: ProviderAnswer
+
+        init(_ answer: ProviderAnswer) { self.answer = answer }
+
+        init(_ error: RenderingError) {
+            answer = ProviderAnswer(.rejected, reason: error.description)
+        }
     }
 
     let platform: Platform
@@ -317,6 +318,8 @@ private struct MemberRoute {
     /// Of the push's languages.
     private let variant: String?
     let way: Way
+    /// What all devices get, where they get the same.
+    private let shared: RenderedPayload?
     let health: ProviderHealth
     var positions: [Int] = []
     var notifications: [OutgoingNotification] = []
@@ -337,6 +340,29 @@ private struct MemberRoute {
         self.variant = variant
         self.way = way
         self.health = health
+        if case .client(_, let template) = way, !template.isPersonal {
+            shared = try? template.payload()
+        } else {
+            shared = nil
+        }
+    }
+
+    func payload(of member: ShardMember) -> Result<RenderedPayload, Refusal> {
+        if let shared { return .success(shared) }
+        switch way {
+        case .none(let refusal): return .failure(refusal)
+        case .client(_, let template):
+            do {
+                return .success(
+                    try template.payload(
+                        values: member.delivery.values,
+                        badge: member.delivery.badge
+                    )
+                )
+            } catch {
+                return .failure(Refusal(error))
+            }
+        }
     }
 
     func takes(_ member: ShardMember, _ variant: String?) -> Bool {

@@ -51,9 +51,9 @@ extension DeliveryEngine {
     private func record(_ batch: [FinishedDelivery]) async {
         guard let session = batch.lazy.map(\.owned.session).first(where: isCurrent) else { return }
         let ours = batch.filter { $0.owned.session == session }
-        let outcomes = ours.compactMap { item in
-            item.owned.context.outcome(of: item.owned.delivery, item.end, topic: outcomesTopic)
-                .map(KafkaOutgoing.init)
+        var outcomes = KafkaRecordBlock(topic: outcomesTopic, count: ours.count)
+        for item in ours {
+            item.owned.context.writeOutcome(of: item.owned.delivery, item.end, to: &outcomes)
         }
         guard await announce(outcomes, session: session) else { return }
         await settle(ours, session: session)
@@ -63,7 +63,7 @@ extension DeliveryEngine {
     ///
     /// - Returns: `false` when the session was lost meanwhile, or the drain is over: the next owner
     ///   will say so.
-    func announce(_ outcomes: [KafkaOutgoing], session: Int) async -> Bool {
+    func announce(_ outcomes: KafkaRecordBlock, session: Int) async -> Bool {
         var waiting = outcomes
         var pause = Pause()
         while !waiting.isEmpty {
@@ -71,10 +71,8 @@ extension DeliveryEngine {
             var problem: String?
             do {
                 let errors = try await producer.send(waiting)
-                problem = errors.lazy.compactMap { $0 }.first.map { "\($0)" }
-                waiting =
-                    problem == nil
-                    ? [] : zip(waiting, errors).filter { $0.1 != nil }.map(\.0)
+                problem = errors.first.map { "\($0.value)" }
+                waiting = waiting.only(errors.keys.sorted())
             } catch {
                 problem = "\(error)"
             }
@@ -93,7 +91,9 @@ extension DeliveryEngine {
     /// Writes a batch down: what is over with the books of its pushes, what is not as rows due
     /// later.
     private func settle(_ batch: [FinishedDelivery], session: Int) async {
-        let settled = batch.compactMap { $0.end.settled($0.owned.delivery) }
+        let settled = batch.compactMap { item in
+            item.end.settlement.map { SettledDelivery(key: item.owned.delivery.key, $0) }
+        }
         let postponed = batch.compactMap { $0.end.postponed($0.owned.delivery) }
         var pause = Pause()
         while isCurrent(session), !hasEnded {
@@ -123,16 +123,5 @@ extension DeliveryEngine {
                 await pause.wait(on: loop)
             }
         }
-    }
-}
-
-extension KafkaOutgoing {
-    init(_ record: OutgoingRecord) {
-        self.init(
-            topic: record.topic,
-            key: record.key,
-            value: record.value,
-            headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
-        )
     }
 }

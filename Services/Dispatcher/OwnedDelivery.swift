@@ -26,13 +26,6 @@ struct OwnedDelivery {
     var use: FlightBudget.Use { FlightBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
 }
 
-/// One member of a shard. A reference: a delivery is a dozen texts, which each copy would count.
-final class ShardMember: Sendable {
-    let delivery: Delivery
-
-    init(_ delivery: Delivery) { self.delivery = delivery }
-}
-
 /// What is written down about a delivery when it leaves this process.
 enum RecordedDecision: Equatable {
     case settle(Outcome)
@@ -111,12 +104,11 @@ final class DeliveryEnd: Sendable {
     }
 
     /// What the ledger hears of one that is over.
-    func settled(_ delivery: Delivery) -> SettledDelivery? {
+    var settlement: Settlement? {
         guard let outcome = decision.outcome else { return nil }
         var tokenDiedAt: Instant?
         if case .settleAndDisable(let since) = decision { tokenDiedAt = since ?? at }
-        return SettledDelivery(
-            key: delivery.key,
+        return Settlement(
             outcome: outcome,
             attempts: attempts,
             unanswered: unanswered,

@@ -1,5 +1,6 @@
 import Cryptography
 import JSON
+import Kafka
 import PushCore
 import PushEvents
 import PushProviders
@@ -40,7 +41,8 @@ final class PushContext: @unchecked Sendable {
         request?.audience = .tokens([])
         self.request = request
         variants = LocaleVariants(request?.data)
-        notificationIDs = NotificationIDs(pushID: pushID, digest: sha256)
+        let hasher = SHA256Hasher()
+        notificationIDs = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }
         pace = request?.pace.map(PaceBucket.init(perSecond:))
     }
 
@@ -105,17 +107,17 @@ final class PushContext: @unchecked Sendable {
     /// The same on every attempt.
     func notificationID(of target: String) -> String { notificationIDs.id(of: target) }
 
-    /// What the rest of the company hears of a delivery that has ended; `nil` where it has not.
-    func outcome(
+    /// Writes what the rest of the company hears of a delivery, where it has ended.
+    func writeOutcome(
         of delivery: Delivery,
         _ end: DeliveryEnd,
-        topic: String
-    ) -> OutgoingRecord? {
-        guard let outcome = end.outcome(of: delivery) else { return nil }
+        to block: inout KafkaRecordBlock
+    ) {
+        guard let outcome = end.outcome(of: delivery) else { return }
         if outcomes == nil {
             outcomes = OutcomeWriter(pushID: pushID, eventID: eventID, app: delivery.app)
         }
-        return outcomes?.encode(outcome, topic: topic)
+        block.append(key: outcome.target) { outcomes?.write(outcome, into: &$0) }
     }
 }
 

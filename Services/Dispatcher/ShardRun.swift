@@ -330,10 +330,14 @@ final class ShardRun: @unchecked Sendable {
     /// push stands.
     private func write(_ checkpoint: Window.Checkpoint?) async {
         let records = checkpoint?.records ?? []
-        let outcomes = records.compactMap { record in
-            record.end.flatMap { end in
-                context.outcome(of: record.member.delivery, end, topic: environment.outcomesTopic)
-            }.map(KafkaOutgoing.init)
+        var outcomes = KafkaRecordBlock(
+            topic: environment.outcomesTopic,
+            count: records.count,
+            sizeBytes: records.count * 512
+        )
+        for record in records {
+            guard let end = record.end else { continue }
+            context.writeOutcome(of: record.member.delivery, end, to: &outcomes)
         }
         guard await engine.announce(outcomes, session: session), !isOver else { return }
         guard
@@ -460,15 +464,18 @@ final class ShardRun: @unchecked Sendable {
 
 extension ShardRecord {
     fileprivate init(_ record: ShardRun.Window.Checkpoint.Record) {
-        let member = record.member.delivery
+        let member = record.member
         let end: End
-        if let settled = record.end?.settled(member) {
-            end = .settled(settled)
-        } else if let postponed = record.end?.postponed(member) {
+        if let settlement = record.end?.settlement {
+            end = .settled(settlement)
+        } else if let postponed = record.end?.postponed(member.delivery) {
             end = .waiting(postponed)
         } else {
-            end = .open(attempts: member.attempts, unanswered: member.unanswered)
+            end = .open(
+                attempts: member.delivery.attempts,
+                unanswered: member.delivery.unanswered
+            )
         }
-        self.init(delivery: member, end: end)
+        self.init(member, end: end)
     }
 }

@@ -25,6 +25,25 @@ package func hmacSHA256(key: [UInt8], _ message: [UInt8]) -> [UInt8] {
     return result
 }
 
+/// SHA-256 of many short messages, one after the other: it keeps what OpenSSL would allocate for each.
+/// Confined to its owner.
+@safe
+package final class SHA256Hasher: @unchecked Sendable {
+    private let context: OpaquePointer
+
+    package init() {
+        guard let context = unsafe EVP_MD_CTX_new() else { fatalError("out of memory") }
+        unsafe self.context = context
+    }
+
+    deinit { unsafe EVP_MD_CTX_free(context) }
+
+    /// `digest` becomes the message's 32 bytes.
+    package func hash(_ message: [UInt8], into digest: inout [UInt8]) {
+        unsafe Digest.sha256.hash(message, in: context, into: &digest)
+    }
+}
+
 /// One digest algorithm, fetched once: OpenSSL 3 looks it up anew for each use otherwise.
 @safe
 private struct Digest: @unchecked Sendable {
@@ -50,5 +69,13 @@ private struct Digest: @unchecked Sendable {
             unsafe EVP_Digest(message, message.count, &result, nil, algorithm, nil) == 1
         else { fatalError("libcrypto cannot hash") }
         return result
+    }
+
+    func hash(_ message: [UInt8], in context: OpaquePointer, into result: inout [UInt8]) {
+        if result.count != byteCount { result = Array(repeating: 0, count: byteCount) }
+        guard unsafe EVP_DigestInit_ex2(context, algorithm, nil) == 1,
+            unsafe EVP_DigestUpdate(context, message, message.count) == 1,
+            unsafe EVP_DigestFinal_ex(context, &result, nil) == 1
+        else { fatalError("libcrypto cannot hash") }
     }
 }

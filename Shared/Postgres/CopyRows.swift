@@ -7,6 +7,9 @@ package struct CopyCells: Sendable {
 
     package mutating func null() { append(Int32(-1)) }
 
+    /// Cells that were written before.
+    package mutating func append(_ cells: CopyCells) { append(encoded: cells.bytes) }
+
     /// For `text`, `varchar` and `json`; the server refuses a NUL.
     package mutating func text(_ text: String) {
         append(Int32(truncatingIfNeeded: text.utf8.count))

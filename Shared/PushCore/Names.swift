@@ -154,13 +154,12 @@ package enum PushIdentity {
 
     /// A UUID of the first 16 bytes; fewer are filled up with zeroes.
     package static func uuidText(_ bytes: [UInt8]) -> String {
-        var bytes = Array(bytes.prefix(16))
-        while bytes.count < 16 { bytes.append(0) }
-        bytes[6] = bytes[6] & 0x0f | 0x80
-        bytes[8] = bytes[8] & 0x3f | 0x80
-        return unsafe String(unsafeUninitializedCapacity: 36) { text in
+        unsafe String(unsafeUninitializedCapacity: 36) { text in
             var end = 0
-            for (index, byte) in bytes.enumerated() {
+            for index in 0..<16 {
+                var byte = index < bytes.count ? bytes[index] : 0
+                if index == 6 { byte = byte & 0x0f | 0x80 }
+                if index == 8 { byte = byte & 0x3f | 0x80 }
                 // Behind 4, 6, 8 and 10 bytes.
                 if index >= 4, index <= 10, index & 1 == 0 {
                     unsafe text[end] = UInt8(ascii: "-")
@@ -204,11 +203,15 @@ package enum PushIdentity {
 
 /// The ids of one push's notifications, `apns-id`: a repeat carries the same one.
 package struct NotificationIDs: Sendable {
+    /// The second becomes the digest of the first.
+    package typealias DigestInto = @Sendable ([UInt8], inout [UInt8]) -> Void
+
     private var input: [UInt8]
     private let prefixCount: Int
-    private let digest: Digest
+    private let digest: DigestInto
+    private var output: [UInt8] = []
 
-    package init(pushID: String, digest: @escaping Digest) {
+    package init(pushID: String, digest: @escaping DigestInto) {
         input = Array("delivery".utf8) + [0] + Array(pushID.utf8) + [0]
         prefixCount = input.count
         self.digest = digest
@@ -216,8 +219,9 @@ package struct NotificationIDs: Sendable {
 
     /// `target` is what the ledger calls the device: the installation's id, or the token's hash.
     package mutating func id(of target: String) -> String {
-        input.removeSubrange(prefixCount...)
+        input.removeLast(input.count - prefixCount)
         input.append(contentsOf: target.utf8)
-        return PushIdentity.uuidText(digest(input))
+        digest(input, &output)
+        return PushIdentity.uuidText(output)
     }
 }

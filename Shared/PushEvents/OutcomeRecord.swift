@@ -44,12 +44,23 @@ package struct OutcomeRecord: Sendable, Equatable {
     }
 }
 
-/// Writes the outcomes of one push, one for every delivery there is: what they have in common is
-/// rendered once, and so is the second that most of them share.
+/// Writes the outcomes of one push, one for every delivery there is. What they have in common is
+/// rendered once, and so is what most share with the one before: where it went, how it ended, and
+/// the second.
 package struct OutcomeWriter: Sendable {
+    /// What stands between an installation's id and the provider's.
+    private struct Middle: Sendable, Equatable {
+        var platform: Platform
+        var environment: PushEnvironment
+        var outcome: Outcome
+        var reason: String?
+        var status: Int?
+    }
+
     /// The object as far as it is the push's, up to the installation's id.
     private let beginning: [UInt8]
-    private var bytes: [UInt8] = []
+    private var middle: Middle?
+    private var middleText: [UInt8] = []
     private var second = Int64.min
     /// `second` as text, with the point after it.
     private var secondText: [UInt8] = []
@@ -64,50 +75,55 @@ package struct OutcomeWriter: Sendable {
         }
         beginning.append(contentsOf: ",\"installationId\":".utf8)
         self.beginning = beginning
-        bytes.reserveCapacity(512)
     }
 
-    package mutating func encode(_ outcome: OutcomeRecord, topic: String) -> OutgoingRecord {
-        OutgoingRecord(
-            topic: topic,
-            key: Array(outcome.target.utf8),
-            value: value(of: outcome)
-        )
-    }
-
-    private mutating func value(of outcome: OutcomeRecord) -> [UInt8] {
-        bytes.removeAll(keepingCapacity: true)
+    /// Appends the value of the record, whose key is the outcome's `target`.
+    package mutating func write(_ outcome: OutcomeRecord, into bytes: inout [UInt8]) {
         bytes.append(contentsOf: beginning)
-        append(outcome.installationID)
-        put(#","provider":""#)
-        bytes.append(contentsOf: outcome.platform.rawValue.utf8)
-        put(#"","environment":"#)
-        append(outcome.environment == .none ? nil : outcome.environment.rawValue)
-        put(#","outcome":""#)
-        bytes.append(contentsOf: outcome.outcome.rawValue.utf8)
-        put(#"","reason":"#)
-        append(outcome.reason)
-        put(#","status":"#)
-        if let status = outcome.status { append(status) } else { put("null") }
-        put(#","providerMessageId":"#)
-        append(outcome.providerMessageID)
-        put(#","attempt":"#)
-        append(outcome.attempt)
-        put(#","at":""#)
-        append(outcome.at)
-        put(#""}"#)
-        return Array(bytes[...])
+        append(outcome.installationID, to: &bytes)
+        let middle = Middle(
+            platform: outcome.platform,
+            environment: outcome.environment,
+            outcome: outcome.outcome,
+            reason: outcome.reason,
+            status: outcome.status
+        )
+        if middle != self.middle { render(middle) }
+        bytes.append(contentsOf: middleText)
+        append(outcome.providerMessageID, to: &bytes)
+        put(#","attempt":"#, to: &bytes)
+        append(outcome.attempt, to: &bytes)
+        put(#","at":""#, to: &bytes)
+        append(outcome.at, to: &bytes)
+        put(#""}"#, to: &bytes)
+    }
+
+    private mutating func render(_ middle: Middle) {
+        var text: [UInt8] = []
+        put(#","provider":""#, to: &text)
+        text.append(contentsOf: middle.platform.rawValue.utf8)
+        put(#"","environment":"#, to: &text)
+        append(middle.environment == .none ? nil : middle.environment.rawValue, to: &text)
+        put(#","outcome":""#, to: &text)
+        text.append(contentsOf: middle.outcome.rawValue.utf8)
+        put(#"","reason":"#, to: &text)
+        append(middle.reason, to: &text)
+        put(#","status":"#, to: &text)
+        if let status = middle.status { append(status, to: &text) } else { put("null", to: &text) }
+        put(#","providerMessageId":"#, to: &text)
+        self.middle = middle
+        middleText = text
     }
 
     /// As it is.
-    private mutating func put(_ text: StaticString) {
+    private func put(_ text: StaticString, to bytes: inout [UInt8]) {
         unsafe bytes.append(
             contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
         )
     }
 
-    private mutating func append(_ number: Int) {
-        // Attempts and statuses.
+    private func append(_ number: Int, to bytes: inout [UInt8]) {
+        // Attempts.
         if (0..<10).contains(number) {
             bytes.append(UInt8(ascii: "0") + UInt8(number))
         } else {
@@ -116,8 +132,8 @@ package struct OutcomeWriter: Sendable {
     }
 
     /// In quotes, or `null`.
-    private mutating func append(_ text: String?) {
-        guard let text else { return put("null") }
+    private func append(_ text: String?, to bytes: inout [UInt8]) {
+        guard let text else { return put("null", to: &bytes) }
         let isPlain = text.utf8.allSatisfy {
             $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
         }
@@ -127,16 +143,16 @@ package struct OutcomeWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    private mutating func append(_ time: Instant) {
+    private mutating func append(_ time: Instant, to bytes: inout [UInt8]) {
         if time.seconds != second {
             second = time.seconds
             secondText = Array(Instant(seconds: second).iso8601.utf8.dropLast(4))
         }
         bytes.append(contentsOf: secondText)
         let rest = time.milliseconds - second * 1000
-        for digit in [rest / 100, rest / 10 % 10, rest % 10] {
-            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: digit))
-        }
+        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest / 100))
+        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest / 10 % 10))
+        bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
         bytes.append(UInt8(ascii: "Z"))
     }
 }

@@ -25,7 +25,9 @@ extension DeliveryStore {
             var keys: Set<DeliveryKey> = []
             for row in rows { keys.insert(try Self.key(row)) }
             let matched = keys
-            let dead = settled.filter { $0.tokenDiedAt != nil && matched.contains($0.key) }
+            let dead = settled.filter {
+                $0.settlement.tokenDiedAt != nil && matched.contains($0.key)
+            }
             try await Self.disableTokens(dead, transaction)
             return matched
         }
@@ -111,11 +113,13 @@ extension DeliveryStore {
         [
             .integer(session), .textArray(settled.map(\.key.day)),
             .uuidArray(settled.map(\.key.pushID)), .textArray(settled.map(\.key.target)),
-            .integerArray(settled.map { DeliveryState($0.outcome).rawValue }),
-            .integerArray(settled.map(\.attempts)), .integerArray(settled.map(\.unanswered)),
-            .integerArray(settled.map(\.status)), .textArray(settled.map(\.reason)),
-            .textArray(settled.map(\.providerMessageID)),
-            .booleanArray(settled.map { $0.tokenDiedAt != nil }),
+            .integerArray(settled.map { DeliveryState($0.settlement.outcome).rawValue }),
+            .integerArray(settled.map(\.settlement.attempts)),
+            .integerArray(settled.map(\.settlement.unanswered)),
+            .integerArray(settled.map(\.settlement.status)),
+            .textArray(settled.map(\.settlement.reason)),
+            .textArray(settled.map(\.settlement.providerMessageID)),
+            .booleanArray(settled.map { $0.settlement.tokenDiedAt != nil }),
         ]
     }
 
@@ -140,15 +144,15 @@ extension DeliveryStore {
         var tokens: [DeadToken] = []
         for row in rows {
             let delivery = try Delivery.read(row)
-            guard let settled = byKey[delivery.key], let diedAt = settled.tokenDiedAt else {
-                continue
-            }
+            guard let settlement = byKey[delivery.key]?.settlement,
+                let diedAt = settlement.tokenDiedAt
+            else { continue }
             tokens.append(
                 DeadToken(
                     app: delivery.app,
                     device: delivery.device,
                     diedAt: diedAt,
-                    reason: settled.reason
+                    reason: settlement.reason
                 )
             )
         }

@@ -81,9 +81,8 @@ package struct Delivery: Sendable, Equatable {
     }
 }
 
-/// A delivery that has its outcome.
-package struct SettledDelivery: Sendable, Equatable {
-    package var key: DeliveryKey
+/// How a delivery has ended.
+package struct Settlement: Sendable, Equatable {
     package var outcome: Outcome
     package var attempts: Int
     package var unanswered: Int
@@ -94,7 +93,6 @@ package struct SettledDelivery: Sendable, Equatable {
     package var tokenDiedAt: Instant?
 
     package init(
-        key: DeliveryKey,
         outcome: Outcome,
         attempts: Int,
         unanswered: Int,
@@ -103,7 +101,6 @@ package struct SettledDelivery: Sendable, Equatable {
         providerMessageID: String? = nil,
         tokenDiedAt: Instant? = nil
     ) {
-        self.key = key
         self.outcome = outcome
         self.attempts = attempts
         self.unanswered = unanswered
@@ -111,6 +108,17 @@ package struct SettledDelivery: Sendable, Equatable {
         self.reason = reason
         self.providerMessageID = providerMessageID
         self.tokenDiedAt = tokenDiedAt
+    }
+}
+
+/// A delivery that has its outcome.
+package struct SettledDelivery: Sendable, Equatable {
+    package var key: DeliveryKey
+    package var settlement: Settlement
+
+    package init(key: DeliveryKey, _ settlement: Settlement) {
+        self.key = key
+        self.settlement = settlement
     }
 }
 

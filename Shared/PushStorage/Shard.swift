@@ -90,6 +90,13 @@ package struct ShardPage: Sendable {
     }
 }
 
+/// One member of a shard. A reference: a delivery is a dozen texts, which each copy would count.
+package final class ShardMember: Sendable {
+    package let delivery: Delivery
+
+    package init(_ delivery: Delivery) { self.delivery = delivery }
+}
+
 /// What became of the members of a shard from the last checkpoint up to this one.
 package struct ShardCheckpoint: Sendable {
     /// Everything up to it is recorded now; `nil`: it does not move, and there are no records.
@@ -112,18 +119,30 @@ package struct ShardCheckpoint: Sendable {
 package struct ShardRecord: Sendable {
     package enum End: Sendable {
         /// It has its outcome.
-        case settled(SettledDelivery)
+        case settled(Settlement)
         /// A row due later, nobody's.
         case waiting(PostponedDelivery)
         /// Still in flight: a row of this session, which `DeliveryStore.settle` or `postpone` ends.
         case open(attempts: Int, unanswered: Int)
+
+        var tokenDiedAt: Instant? {
+            if case .settled(let settlement) = self { settlement.tokenDiedAt } else { nil }
+        }
+
+        var reason: String? {
+            switch self {
+            case .settled(let settlement): settlement.reason
+            case .waiting(let postponed): postponed.reason
+            case .open: nil
+            }
+        }
     }
 
-    package var delivery: Delivery
-    package var end: End
+    package let member: ShardMember
+    package let end: End
 
-    package init(delivery: Delivery, end: End) {
-        self.delivery = delivery
+    package init(_ member: ShardMember, end: End) {
+        self.member = member
         self.end = end
     }
 }

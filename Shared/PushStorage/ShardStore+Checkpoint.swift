@@ -74,12 +74,12 @@ extension ShardStore {
             """,
             [
                 .text(shard.day), .uuid(shard.pushID),
-                .textArray(records.map(\.delivery.target)),
+                .textArray(records.map(\.member.delivery.target)),
             ]
         ).rows
         guard !known.isEmpty else { return records }
         let targets = Set(try known.map { try $0.text("target") })
-        return records.filter { !targets.contains($0.delivery.target) }
+        return records.filter { !targets.contains($0.member.delivery.target) }
     }
 
     private struct Held {
@@ -223,14 +223,12 @@ extension ShardStore {
         _ transaction: PostgresTransaction
     ) async throws {
         let dead = records.compactMap { record -> DeadToken? in
-            guard case .settled(let settled) = record.end, let diedAt = settled.tokenDiedAt else {
-                return nil
-            }
+            guard let diedAt = record.end.tokenDiedAt else { return nil }
             return DeadToken(
-                app: record.delivery.app,
-                device: record.delivery.device,
+                app: record.member.delivery.app,
+                device: record.member.delivery.device,
                 diedAt: diedAt,
-                reason: settled.reason
+                reason: record.end.reason
             )
         }
         guard !dead.isEmpty else { return }
@@ -280,18 +278,23 @@ extension ShardCheckpoint {
     /// - Throws: `StorageError` where one lies behind its own cursor: it would be sent again.
     fileprivate func records(behind known: String?) throws -> [ShardRecord] {
         if let known, let cursor, cursor <= known, !isFinished { return [] }
-        if !isFinished, let last = records.lazy.map(\.delivery.target).max(), last > cursor ?? "" {
+        if !isFinished, let last = records.lazy.map(\.member.delivery.target).max(),
+            last > cursor ?? ""
+        {
             throw StorageError(.conflict, "a record lies behind its checkpoint's cursor")
         }
-        guard let known, !records.allSatisfy({ $0.delivery.target > known }) else { return records }
-        return records.filter { $0.delivery.target > known }
+        guard let known, !records.allSatisfy({ $0.member.delivery.target > known }) else {
+            return records
+        }
+        return records.filter { $0.member.delivery.target > known }
     }
 }
 
 // MARK: Rows
 
 extension ShardStore {
-    /// The first seven are the same in all rows of a checkpoint.
+    /// The first seven are the same in all rows of a checkpoint, and those from the provider to the
+    /// last reason in most.
     private static let columns = [
         "day", "push_id", "app", "lane", "expires_at", "created_at", "updated_at", "target",
         "installation_id", "provider", "environment", "environment_explicit", "token", "locale",
@@ -322,54 +325,54 @@ extension ShardStore {
         constant.timestamp(shard.expiresAt?.microseconds)
         constant.timestamp(shard.createdAt.microseconds)
         constant.timestamp(now)
+        var writer = RowWriter(session: session, isCancelled: held.isCancelled, now: now)
         var rows = CopyRows(columns: columns.count, constant: constant, rows: records.count)
         for record in records {
-            rows.append { cells in
-                record.write(
-                    into: &cells,
-                    session: session,
-                    isCancelled: held.isCancelled,
-                    now: now
-                )
-            }
+            rows.append { writer.write(record.member.delivery, record.end, into: &$0) }
         }
         _ = try await transaction.copyIn(table: held.table, columns: columns, rows)
     }
 }
 
-extension ShardRecord {
-    fileprivate func write(
-        into cells: inout CopyCells,
-        session: Int,
-        isCancelled: Bool,
-        now: Int64
+/// Writes the cells of one checkpoint's rows, from the target on.
+private struct RowWriter {
+    /// What decides the cells from the provider to the last reason of a row that is settled.
+    private struct Form: Equatable {
+        var provider: Platform
+        var environment: PushEnvironment
+        var environmentIsExplicit: Bool
+        var outcome: Outcome
+        var attempts: Int
+        var unanswered: Int
+        var status: Int?
+        var reason: String?
+    }
+
+    let session: Int
+    let isCancelled: Bool
+    let now: Int64
+    /// That of the row before, and its cells: nearly all rows share them.
+    private var form: Form?
+    private var formCells = CopyCells()
+
+    init(session: Int, isCancelled: Bool, now: Int64) {
+        self.session = session
+        self.isCancelled = isCancelled
+        self.now = now
+    }
+
+    mutating func write(
+        _ delivery: Delivery,
+        _ end: ShardRecord.End,
+        into cells: inout CopyCells
     ) {
-        let device = delivery.device
         cells.text(delivery.key.target)
         cells.text(delivery.installationID)
-        cells.text(device.provider.rawValue)
-        cells.text(device.environment.rawValue)
-        cells.boolean(device.environmentIsExplicit)
         switch end {
-        case .settled(let settled):
-            // What only a sender needs is not kept.
-            cells.text("")
-            cells.null()
-            cells.null()
-            cells.smallint(DeliveryState(settled.outcome).rawValue)
-            cells.integer(settled.attempts)
-            cells.integer(settled.unanswered)
-            cells.timestamp(now)
-            cells.null()
-            cells.integer(settled.status)
-            cells.text(settled.reason)
-            cells.text(settled.providerMessageID)
-            cells.null()
-            cells.null()
+        case .settled(let settlement):
+            write(settlement, delivery.device, into: &cells)
         case .waiting(let postponed):
-            cells.text(device.token)
-            cells.text(delivery.locale)
-            cells.text(delivery.apnsTopic)
+            writeAddress(of: delivery, into: &cells)
             let state: DeliveryState = isCancelled ? .suppressed : .pending
             cells.smallint(state.rawValue)
             cells.integer(postponed.attempts)
@@ -378,13 +381,9 @@ extension ShardRecord {
             cells.null()
             cells.integer(postponed.status)
             cells.text(isCancelled ? DeliveryStore.cancelledReason : postponed.reason)
-            cells.null()
-            cells.text(delivery.values.map { JSONValue.object($0).text })
-            cells.integer(delivery.badge)
+            writeRest(of: delivery, into: &cells)
         case .open(let attempts, let unanswered):
-            cells.text(device.token)
-            cells.text(delivery.locale)
-            cells.text(delivery.apnsTopic)
+            writeAddress(of: delivery, into: &cells)
             cells.smallint(DeliveryState.pending.rawValue)
             cells.integer(attempts)
             cells.integer(unanswered)
@@ -392,9 +391,64 @@ extension ShardRecord {
             cells.bigint(session)
             cells.null()
             cells.null()
-            cells.null()
-            cells.text(delivery.values.map { JSONValue.object($0).text })
-            cells.integer(delivery.badge)
+            writeRest(of: delivery, into: &cells)
         }
+    }
+
+    private mutating func write(
+        _ settlement: Settlement,
+        _ device: DeviceTarget,
+        into cells: inout CopyCells
+    ) {
+        let form = Form(
+            provider: device.provider,
+            environment: device.environment,
+            environmentIsExplicit: device.environmentIsExplicit,
+            outcome: settlement.outcome,
+            attempts: settlement.attempts,
+            unanswered: settlement.unanswered,
+            status: settlement.status,
+            reason: settlement.reason
+        )
+        if form != self.form {
+            self.form = form
+            formCells = CopyCells()
+            writeProvider(of: device, into: &formCells)
+            // What only a sender needs is not kept.
+            formCells.text("")
+            formCells.null()
+            formCells.null()
+            formCells.smallint(DeliveryState(settlement.outcome).rawValue)
+            formCells.integer(settlement.attempts)
+            formCells.integer(settlement.unanswered)
+            formCells.timestamp(now)
+            formCells.null()
+            formCells.integer(settlement.status)
+            formCells.text(settlement.reason)
+        }
+        cells.append(formCells)
+        cells.text(settlement.providerMessageID)
+        cells.null()
+        cells.null()
+    }
+
+    private func writeProvider(of device: DeviceTarget, into cells: inout CopyCells) {
+        cells.text(device.provider.rawValue)
+        cells.text(device.environment.rawValue)
+        cells.boolean(device.environmentIsExplicit)
+    }
+
+    private func writeAddress(of delivery: Delivery, into cells: inout CopyCells) {
+        writeProvider(of: delivery.device, into: &cells)
+        cells.text(delivery.device.token)
+        cells.text(delivery.locale)
+        cells.text(delivery.apnsTopic)
+    }
+
+    /// The message's id, and what its payload takes.
+    private func writeRest(of delivery: Delivery, into cells: inout CopyCells) {
+        cells.null()
+        cells.text(delivery.values.map { JSONValue.object($0).text })
+        cells.integer(delivery.badge)
     }
 }

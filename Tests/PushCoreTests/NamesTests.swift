@@ -35,7 +35,7 @@ struct NamesTests {
         #expect(push("a", "b", "c") == push("a", "b", "c"))
         #expect(push("a", "b", "c") != push("a", "bc", ""))
         #expect(push("ab", "", "c") != push("a", "b", "c"))
-        var ids = NotificationIDs(pushID: push("a", "b", "c"), digest: digest)
+        var ids = NotificationIDs(pushID: push("a", "b", "c")) { $1 = digest($0) }
         let id = ids.id(of: "t")
         #expect(ids.id(of: "other") != id)
         #expect(ids.id(of: "t") == id)

@@ -33,7 +33,10 @@ struct CancelTests {
                 ShardCheckpoint(
                     cursor: members[2].target,
                     records: [
-                        ShardRecord(delivery: members[0], end: .settled(delivered(members[0]))),
+                        ShardRecord(
+                            delivery: members[0],
+                            end: .settled(delivered(members[0]).settlement)
+                        ),
                         ShardRecord(delivery: members[1], end: .waiting(postponed)),
                         ShardRecord(
                             delivery: members[2],
@@ -67,7 +70,10 @@ struct CancelTests {
                 ShardCheckpoint(
                     cursor: members[5].target,
                     records: [
-                        ShardRecord(delivery: members[3], end: .settled(delivered(members[3]))),
+                        ShardRecord(
+                            delivery: members[3],
+                            end: .settled(delivered(members[3]).settlement)
+                        ),
                         ShardRecord(delivery: members[4], end: .waiting(retry)),
                         ShardRecord(
                             delivery: members[5],

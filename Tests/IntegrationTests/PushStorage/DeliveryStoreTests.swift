@@ -60,9 +60,7 @@ struct DeliveryStoreTests {
             for (index, outcome) in Outcome.allCases.enumerated() {
                 let settled = SettledDelivery(
                     key: planned.deliveries[index].key,
-                    outcome: outcome,
-                    attempts: 1,
-                    unanswered: 0
+                    Settlement(outcome: outcome, attempts: 1, unanswered: 0)
                 )
                 let keys = try await database.deliveries.settle(session: session, [settled])
                 #expect(keys == [settled.key])
@@ -370,8 +368,8 @@ struct DeliveryStoreTests {
             let planned = try await database.deliveries.plan(session: session, [push])
             let answers = planned.deliveries.map { delivery in
                 var answer = gone(delivery, at: .now())
-                answer.status = 400
-                answer.reason = "BadDeviceToken"
+                answer.settlement.status = 400
+                answer.settlement.reason = "BadDeviceToken"
                 return answer
             }
             #expect(try await database.deliveries.settle(session: session, answers).count == 2)

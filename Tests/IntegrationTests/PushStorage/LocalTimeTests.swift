@@ -234,7 +234,7 @@ struct LocalTimeTests {
             ShardCheckpoint(
                 cursor: members.map(\.target).max(),
                 records: members.map {
-                    ShardRecord(delivery: $0, end: .settled(delivered($0)))
+                    ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
                 },
                 isFinished: true
             )

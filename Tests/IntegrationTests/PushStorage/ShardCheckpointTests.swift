@@ -21,8 +21,7 @@ struct ShardCheckpointTests {
             let members = try await fixture.members(of: shard)
             var records: [ShardRecord] = []
             for (member, outcome) in zip(members, Outcome.allCases) {
-                let settled = SettledDelivery(
-                    key: member.key,
+                let settled = Settlement(
                     outcome: outcome,
                     attempts: 2,
                     unanswered: 1,
@@ -198,7 +197,7 @@ struct ShardCheckpointTests {
                     ShardCheckpoint(
                         cursor: all[0].target,
                         records: all.prefix(2).map {
-                            ShardRecord(delivery: $0, end: .settled(delivered($0)))
+                            ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
                         },
                         isFinished: false
                     )
@@ -270,7 +269,10 @@ struct ShardCheckpointTests {
             let records = members.enumerated().map { index, member in
                 // The second was registered after the provider found it dead.
                 let diedAt = index == 1 ? now.adding(milliseconds: -86_400_000) : now
-                return ShardRecord(delivery: member, end: .settled(gone(member, at: diedAt)))
+                return ShardRecord(
+                    delivery: member,
+                    end: .settled(gone(member, at: diedAt).settlement)
+                )
             }
             _ = try await database.shards.checkpoint(
                 session: session,
@@ -300,8 +302,8 @@ struct ShardCheckpointTests {
                 let shard = try #require(try await fixture.claim(session).first)
                 let records = try await fixture.members(of: shard).map { member in
                     var end = gone(member, at: .now())
-                    if member.target.hasSuffix("5") { end.reason = "ExpiredToken" }
-                    return ShardRecord(delivery: member, end: .settled(end))
+                    if member.target.hasSuffix("5") { end.settlement.reason = "ExpiredToken" }
+                    return ShardRecord(delivery: member, end: .settled(end.settlement))
                 }
                 _ = try await database.shards.checkpoint(
                     session: session,

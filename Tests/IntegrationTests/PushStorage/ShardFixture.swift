@@ -5,6 +5,10 @@ import PushStorage
 import Support
 import Testing
 
+extension ShardRecord {
+    init(delivery: Delivery, end: End) { self.init(ShardMember(delivery), end: end) }
+}
+
 extension StorageFixture {
     /// Saves many installations at once; their object ids follow each other.
     func populate(
@@ -81,12 +85,14 @@ extension StorageFixture {
         session: Int,
         isFinished: Bool
     ) async throws -> ShardStanding {
-        let records = members.map { ShardRecord(delivery: $0, end: .settled(delivered($0))) }
+        let records = members.map {
+            ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
+        }
         return try await database.shards.checkpoint(
             session: session,
             shard,
             ShardCheckpoint(
-                cursor: records.last?.delivery.target,
+                cursor: records.last?.member.delivery.target,
                 records: records,
                 isFinished: isFinished
             )

@@ -141,8 +141,7 @@ struct ShardWalkTests {
                     )
                     records.append(ShardRecord(delivery: delivery, end: .waiting(waiting)))
                 default:
-                    let settled = SettledDelivery(
-                        key: delivery.key,
+                    let settled = Settlement(
                         outcome: Outcome.allCases.randomElement(using: &random) ?? .failed,
                         attempts: 1,
                         unanswered: 0

@@ -122,17 +122,22 @@ struct StorageFixture: Sendable {
 }
 
 func delivered(_ delivery: Delivery) -> SettledDelivery {
-    SettledDelivery(key: delivery.key, outcome: .delivered, attempts: 1, unanswered: 0, status: 200)
+    SettledDelivery(
+        key: delivery.key,
+        Settlement(outcome: .delivered, attempts: 1, unanswered: 0, status: 200)
+    )
 }
 
 func gone(_ delivery: Delivery, at time: Instant) -> SettledDelivery {
     SettledDelivery(
         key: delivery.key,
-        outcome: .failed,
-        attempts: 1,
-        unanswered: 0,
-        status: 410,
-        reason: "Unregistered",
-        tokenDiedAt: time
+        Settlement(
+            outcome: .failed,
+            attempts: 1,
+            unanswered: 0,
+            status: 410,
+            reason: "Unregistered",
+            tokenDiedAt: time
+        )
     )
 }
