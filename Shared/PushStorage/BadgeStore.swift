@@ -59,13 +59,17 @@ enum BadgeStore {
         _ transaction: PostgresTransaction
     ) async throws -> [Row: Int] {
         guard !rows.isEmpty else { return [:] }
-        let rows = Array(rows)
+        let rows = rows.sorted { ($0.app, $0.objectID) < ($1.app, $1.objectID) }
+        // One by one, in their order: a join that is told to be ordered, where sorting is out of
+        // favour (`planByIndex`), walks through the whole table.
         let found = try await transaction.execute(
             """
             SELECT i.app, i.object_id, i.badge
             FROM unnest($1::text[], $2::text[]) AS w(app, object_id)
-            JOIN installations i ON i.app = w.app AND i.object_id = w.object_id
-            ORDER BY i.app, i.object_id FOR NO KEY UPDATE OF i
+            CROSS JOIN LATERAL (
+                SELECT app, object_id, badge FROM installations
+                WHERE app = w.app AND object_id = w.object_id FOR NO KEY UPDATE
+            ) AS i
             """,
             [.textArray(rows.map(\.app)), .textArray(rows.map(\.objectID))]
         )

@@ -172,14 +172,25 @@ extension DeliveryStore {
                     sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
                     $6::text[]) AS i(app, provider, environment, token, died_at, reason)
-            ), found AS (
-                SELECT i.app, i.object_id, dead.reason FROM installations i
-                JOIN dead ON i.app = dead.app AND i.provider = dead.provider
-                    AND i.token_hash = dead.token_hash
-                    AND (i.environment = dead.environment
-                        OR i.environment = '' AND dead.reason <> 'BadDeviceToken')
-                WHERE i.valid AND i.token_updated_at <= dead.died_at
-                ORDER BY i.app, i.object_id FOR UPDATE OF i
+            ), held AS MATERIALIZED (
+                SELECT i.object_id, dead.* FROM dead
+                CROSS JOIN LATERAL (
+                    SELECT n.object_id FROM installations n
+                    WHERE n.app = dead.app AND n.provider = dead.provider
+                        AND n.token_hash = dead.token_hash
+                        AND (n.environment = dead.environment
+                            OR n.environment = '' AND dead.reason <> 'BadDeviceToken')
+                ) AS i
+            ), ordered AS MATERIALIZED (
+                SELECT * FROM held ORDER BY app COLLATE "C", object_id
+            ), found AS MATERIALIZED (
+                SELECT o.app, o.object_id, o.reason FROM ordered o
+                CROSS JOIN LATERAL (
+                    SELECT FROM installations n
+                    WHERE n.app = o.app AND n.object_id = o.object_id AND n.valid
+                        AND n.token_hash = o.token_hash AND n.token_updated_at <= o.died_at
+                    FOR UPDATE
+                ) AS locked
             )
             UPDATE installations i SET valid = false, invalid_reason = found.reason,
                 invalidated_at = now()

@@ -23,16 +23,21 @@ extension InstallationStore {
                 try await DeliveryStore.planByIndex(transaction)
                 return try await transaction.execute(
                     """
-                    WITH found AS (
+                    WITH found AS MATERIALIZED (
                         SELECT app, object_id FROM installations
                         WHERE invalidated_at >= $1 AND NOT valid AND invalid_reason = $2
                             AND ($3::text IS NULL OR app = $3)
                         LIMIT $4
-                    ), locked AS (
-                        SELECT i.app, i.object_id FROM installations i
-                        JOIN found f ON f.app = i.app AND f.object_id = i.object_id
-                        WHERE NOT i.valid AND i.invalid_reason = $2 AND i.invalidated_at >= $1
-                        ORDER BY i.app, i.object_id FOR UPDATE OF i
+                    ), ordered AS MATERIALIZED (
+                        SELECT * FROM found ORDER BY app, object_id
+                    ), locked AS MATERIALIZED (
+                        SELECT o.app, o.object_id FROM ordered o
+                        CROSS JOIN LATERAL (
+                            SELECT FROM installations i
+                            WHERE i.app = o.app AND i.object_id = o.object_id AND NOT i.valid
+                                AND i.invalid_reason = $2 AND i.invalidated_at >= $1
+                            FOR UPDATE
+                        ) AS held
                     )
                     UPDATE installations i SET valid = true, invalid_reason = NULL,
                         invalidated_at = NULL, updated_at = date_trunc('milliseconds', now())
