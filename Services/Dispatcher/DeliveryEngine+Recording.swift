@@ -7,22 +7,21 @@ import PushProviders
 import PushStorage
 
 /// Recording rows: outcomes are produced and acknowledged first, then the batch is settled in one
-/// transaction (promise 4). One batch at a time, so that the books of one push are never written
-/// by two transactions of one process at once. The members of shards have their checkpoints instead,
-/// and share `announce`.
+/// transaction (promise 4). Two batches at a time: while one waits for Kafka or for the disk, the
+/// other is settled. The members of shards have their checkpoints instead, and share `announce`.
 extension DeliveryEngine {
     private static let batchLimit = 1000
     /// A batch of this size does not wait for more.
     private static let batchReady = 500
+    private static let maximumRecorders = 2
     private static let batchWait: Duration = .milliseconds(20)
     private static let cannotAnnounce = "outcomes cannot be written to Kafka"
     private static let cannotSettle = "deliveries cannot be settled"
 
     func recordSoon() {
-        guard !isRecording else { return }
         if finished.count >= Self.batchReady {
             startRecording()
-        } else if recordTimer == nil {
+        } else if recordTimer == nil, recorders == 0 {
             recordTimer = loop.schedule(after: Self.batchWait) { [weak self] in
                 self?.assumeIsolated { $0.startRecording() }
             }
@@ -30,21 +29,24 @@ extension DeliveryEngine {
     }
 
     private func startRecording() {
+        guard recorders < Self.maximumRecorders else { return }
         recordTimer?.cancel()
         recordTimer = nil
-        guard !isRecording else { return }
-        isRecording = true
+        recorders += 1
         Task(executorPreference: loop) { await self.recordAll() }
     }
 
     private func recordAll() async {
-        while !finished.isEmpty, !hasEnded {
+        // What came too late for a full batch is the last recorder's.
+        while !finished.isEmpty, !hasEnded,
+            recorders == 1 || finished.count >= Self.batchReady
+        {
             let batch = Array(finished.prefix(Self.batchLimit))
             finished.removeFirst(batch.count)
             await record(batch)
             release(batch)
         }
-        isRecording = false
+        recorders -= 1
         release([])
     }
 

@@ -59,7 +59,8 @@ extension DeliveryEngine {
     ) {
         guard isCurrent(session) else { return }
         let now = Instant.now()
-        var groups: [ObjectIdentifier: RowGroup] = [:]
+        var ready: [OwnedDelivery] = []
+        ready.reserveCapacity(deliveries.count)
         for delivery in deliveries {
             guard let context = contexts[delivery.pushID] else { continue }
             let client = FlightBudget.Client(
@@ -74,13 +75,24 @@ extension DeliveryEngine {
             )
             if isFirst, let time = context.pace?.reserve(now: now) {
                 finish(owned, .handBack(at: time), now)
-                continue
+            } else if isStopping {
+                finish(owned, .handBack(at: now), now)
+            } else if owned.health.backlog.isEmpty, budget.admit(owned.use, client) {
+                owned.slot = owned.use
+                ready.append(owned)
+            } else {
+                wait(owned, now)
             }
-            guard !isStopping, budget.admit(owned.use, client) else {
-                finish(owned, .handBack(at: now.adding(milliseconds: isStopping ? 0 : 1000)), now)
-                continue
-            }
-            owned.slot = owned.use
+        }
+        send(ready, now)
+        // Slots may have been free behind what waits.
+        sendBacklogs()
+    }
+
+    /// Sends rows that hold their slots.
+    func send(_ ready: [OwnedDelivery], _ now: Instant) {
+        var groups: [ObjectIdentifier: RowGroup] = [:]
+        for owned in ready {
             switch prepare(owned, now) {
             case .finished(let decision, let answer):
                 finish(owned, decision, now, answer)
@@ -89,7 +101,7 @@ extension DeliveryEngine {
                     .add(owned, notification)
             }
         }
-        for group in groups.values { hand(over: group) }
+        for group in groups.values { hand(over: group, now) }
     }
 
     private enum Preparation {
@@ -169,8 +181,9 @@ extension DeliveryEngine {
         return nil
     }
 
-    private func hand(over group: RowGroup) {
+    private func hand(over group: RowGroup, _ now: Instant) {
         let sent = group.deliveries
+        for owned in sent { owned.health.backlog.sent(1, now: now) }
         let overwrites = group.notifications.map(\.payload.repeatOverwrites)
         let started = ContinuousClock.now
         meters.inFlight.add(sent.count)
@@ -194,6 +207,7 @@ extension DeliveryEngine {
         after duration: Duration
     ) {
         let now = Instant.now()
+        owned.health.backlog.answered(now: now)
         // Its row goes back with the session, uncounted.
         if hasEnded { return meters.inFlight.add(-1) }
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)

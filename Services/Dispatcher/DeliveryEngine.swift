@@ -12,8 +12,9 @@ import ServiceKit
 /// Authority: every delivery between "it is ours in the table" and "the table knows its end". A
 /// delivery is ours as a row, or as a member of a shard that `ShardRun` works on; both meet here
 /// with the same expiry, payload, breaker and budget, and part again when they end. In flight are at
-/// most `DISPATCH_IN_FLIGHT`; a row beyond that, or one that meets a provider that is ill, goes back
-/// due later, uncounted, and a member stays where it is.
+/// most `DISPATCH_IN_FLIGHT`. A row beyond its provider's share waits here for it, and whoever brings
+/// more waits too (`ProviderBacklog`); one whose provider is slow or ill goes back due later,
+/// uncounted, and a member stays where it is.
 ///
 /// Flow of a row: `take` → `prepare` → the provider's client → `answered` → `finish` → outcomes
 /// acknowledged by Kafka → settled in one transaction with the others of its batch (promise 4).
@@ -39,6 +40,8 @@ actor DeliveryEngine: ServicePart {
     let producer: KafkaProducer
     let credentials: CredentialDirectory
     let outcomesTopic: String
+    /// Rows that should come at once: so that what several bring finds room to wait.
+    nonisolated let portion: Int
     let log: Log
     let meters: DeliveryMeters
     /// How long a stop waits for answers, from its first sign.
@@ -50,7 +53,10 @@ actor DeliveryEngine: ServicePart {
     var budget: FlightBudget
     /// Every row that is in this process' hands, to tell those apart that nobody works on.
     var ownedKeys: Set<DeliveryKey> = []
-    private var healths: [FlightBudget.Client: ProviderHealth] = [:]
+    private(set) var healths: [FlightBudget.Client: ProviderHealth] = [:]
+    /// Those for which rows wait.
+    var backlogged: [ProviderHealth] = []
+    var backlogTimer: LoopTimer?
     var random = FastRandom()
     private var roomWaiters: [RoomWaiter] = []
     /// Lanes whose sweeper found too little room, and the bells that tell it of more.
@@ -66,7 +72,8 @@ actor DeliveryEngine: ServicePart {
 
     /// Answered or decided, and not recorded yet.
     var finished: [FinishedDelivery] = []
-    var isRecording = false
+    /// Batches that are being recorded.
+    var recorders = 0
     var recordTimer: LoopTimer?
     var drained: CheckedContinuation<Void, Never>?
 
@@ -95,6 +102,7 @@ actor DeliveryEngine: ServicePart {
         drainLimit = configuration.shutdownGrace * 0.75
         maximumAge = Int64(configuration.deliveryRetention / .milliseconds(2))
         budget = FlightBudget(total: configuration.inFlight)
+        portion = max(1, configuration.inFlight / 8)
     }
 
     // MARK: Sessions
@@ -113,6 +121,7 @@ actor DeliveryEngine: ServicePart {
         ownedKeys = []
         strays = StraySearch()
         for run in runs { run.drop() }
+        dropBacklogs()
         credentials.withdrawAll()
     }
 
@@ -152,7 +161,7 @@ actor DeliveryEngine: ServicePart {
     func isWorthClaiming(in lane: Lane) -> Bool {
         let room = room(in: lane)
         let isWorthIt =
-            room > 0 && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
+            room > 0 && !(lane == .direct && isPressed) && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
         if !isWorthIt { hungry.insert(lane) }
         return isWorthIt
     }
@@ -166,7 +175,7 @@ actor DeliveryEngine: ServicePart {
     }
 
     private func hasRoom(in lane: Lane, count: Int) -> Bool {
-        guard session != nil else { return false }
+        guard session != nil, !(lane == .direct && isPressed) else { return false }
         let room = budget.room(for: FlightBudget.Use(lane))
         return room > 0 && (room >= count || room * 4 >= budget.total)
     }
@@ -179,13 +188,13 @@ actor DeliveryEngine: ServicePart {
             if isWorthClaiming(in: lane) { bells[lane.rawValue].ring() }
         }
         for run in runs { run.roomAppeared() }
-        if isStopping, budget.owned == 0, finished.isEmpty, !isRecording {
+        if isStopping, budget.owned == 0, finished.isEmpty, recorders == 0 {
             drained?.resume()
             drained = nil
         }
     }
 
-    private func wakeWaiters() {
+    func wakeWaiters() {
         guard !roomWaiters.isEmpty else { return }
         let waiters = roomWaiters
         roomWaiters = []
@@ -202,7 +211,7 @@ actor DeliveryEngine: ServicePart {
 
     func health(of client: FlightBudget.Client) -> ProviderHealth {
         if let known = healths[client] { return known }
-        let health = ProviderHealth(client)
+        let health = ProviderHealth(client, backlogLimit: portion)
         healths[client] = health
         return health
     }
@@ -239,6 +248,7 @@ actor DeliveryEngine: ServicePart {
             if item.owned.session == session { ownedKeys.remove(item.owned.delivery.key) }
             if let use = item.owned.slot { budget.release(use, item.owned.health.client) }
         }
+        sendBacklogs()
         roomAppeared()
     }
 
@@ -249,6 +259,7 @@ actor DeliveryEngine: ServicePart {
         guard !isStopping else { return }
         isStopping = true
         stopsAt = .now + drainLimit
+        handBackBacklogs()
         wakeWaiters()
         for run in runs { run.stop() }
     }
@@ -257,7 +268,7 @@ actor DeliveryEngine: ServicePart {
         await loop.untilCancelled()
         prepareToStop()
         defer { hasEnded = true }
-        guard budget.owned > 0 || !finished.isEmpty || isRecording else { return }
+        guard budget.owned > 0 || !finished.isEmpty || recorders > 0 else { return }
         let left = max(.zero, ContinuousClock.now.duration(to: stopsAt ?? .now))
         let limit = loop.schedule(after: left) {
             self.assumeIsolated { engine in

@@ -79,7 +79,7 @@ private struct Wiring {
             configuration.kafka,
             group: configuration.groupID,
             topics: [configuration.topics.pushRequests],
-            maximumBatch: max(1, min(500, configuration.inFlight / 4)),
+            maximumBatch: max(1, min(500, configuration.inFlight / 8)),
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics

@@ -26,8 +26,8 @@ actor EventIntake: ServicePart {
     private nonisolated let trouble = Trouble()
     nonisolated func notReadyReason() -> String? { trouble.reason }
 
-    /// Devices named one by one that one transaction plans.
-    private static let portionLimit = 2000
+    /// Batches that are planned at once: while one is written to the disk another is read.
+    private static let readers = 2
     private static let cannotPlan = "events cannot be planned"
     private static let cannotBury = "dead letters cannot be written to Kafka"
 
@@ -73,6 +73,15 @@ actor EventIntake: ServicePart {
     }
 
     func run() async throws {
+        try await withThrowingTaskGroup { group in
+            for _ in 0..<Self.readers {
+                group.addTask(executorPreference: loop) { try await self.read() }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private func read() async throws {
         while let batch = try await consumer.next() {
             await engine.waitForRoom(in: .direct, count: batch.records.count)
             if await handle(batch.records) { await consumer.finished(batch) }
@@ -92,7 +101,7 @@ actor EventIntake: ServicePart {
                 guard await holdBack(error, &pause) else { return false }
             }
         }
-        for portion in EventBatch.portions(batch.usable, limit: Self.portionLimit) {
+        for portion in EventBatch.portions(batch.usable, limit: engine.portion) {
             guard let refused = await plan(portion) else { return false }
             for (item, reason) in refused { batch.refuse(item, because: reason) }
         }

@@ -90,6 +90,28 @@ struct FlightBudget {
         return taken
     }
 
+    /// Takes a slot for a row that waits here for its client's share: `start` makes it one of that.
+    mutating func admitWaiting() -> Bool {
+        guard room(for: .direct) > 0 else { return false }
+        inUse[Use.direct.rawValue] += 1
+        return true
+    }
+
+    /// Counts so many of those that wait, at most, to their client's share.
+    ///
+    /// - Returns: How many.
+    mutating func start(_ client: Client, atMost count: Int) -> Int {
+        let used = ofClient[client]?.direct ?? 0
+        let started = max(0, min(count, perClient - used))
+        if started > 0 { ofClient[client, default: Owned()].direct = used + started }
+        return started
+    }
+
+    /// Gives back the slot of a row that waited and was not started.
+    mutating func releaseWaiting(_ count: Int = 1) {
+        inUse[Use.direct.rawValue] = max(0, inUse[Use.direct.rawValue] - count)
+    }
+
     /// Gives back slots that `admit` took.
     mutating func release(_ use: Use, _ client: Client, _ count: Int = 1) {
         inUse[use.rawValue] = max(0, inUse[use.rawValue] - count)

@@ -3,8 +3,12 @@ final class ProviderHealth: @unchecked Sendable {
     let client: FlightBudget.Client
     var breaker = ProviderBreaker()
     var wave = DeadTokenWave()
+    var backlog: ProviderBacklog<OwnedDelivery>
 
-    init(_ client: FlightBudget.Client) { self.client = client }
+    init(_ client: FlightBudget.Client, backlogLimit: Int) {
+        self.client = client
+        backlog = ProviderBacklog(limit: backlogLimit)
+    }
 }
 
 /// Spreads waits and nothing else: the system's generator costs a call of the kernel each time.

@@ -6,10 +6,13 @@ extension DeliveryStore {
     /// Devices named one by one, for all pushes of the batch in three statements. Their rows become
     /// those of the session `owner`; without one they wait until they are due: now, or by their
     /// `zones`, those of a device-local push.
+    ///
+    /// - Parameter isCounted: Whether the books of the pushes say what is expected already.
     static func insertDirect(
         _ audience: DirectAudience,
         owner: Int?,
         zones: ZoneTimes? = nil,
+        isCounted: Bool = false,
         _ transaction: PostgresTransaction
     ) async throws -> [Delivery] {
         var deliveries: [Delivery] = []
@@ -32,7 +35,10 @@ extension DeliveryStore {
         try await raiseBadges(of: &deliveries, audience.badgeChanges, transaction)
         var counts: [String: Int] = [:]
         for delivery in deliveries { counts[delivery.pushID, default: 0] += 1 }
-        let pushIDs = audience.direct.sorted()
+        let pushIDs = audience.direct.sorted().filter {
+            !isCounted || counts[$0] ?? 0 != audience.expected[$0]
+        }
+        guard !pushIDs.isEmpty else { return deliveries }
         _ = try await transaction.execute(
             """
             UPDATE pushes p SET targeted = i.count, pending = i.count,

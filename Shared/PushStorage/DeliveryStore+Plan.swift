@@ -47,16 +47,23 @@ extension DeliveryStore {
         }
         return try await database.transaction { transaction in
             try await Self.holdByIndex(session, transaction)
-            let new = try await Self.insert(pushes, transaction)
-            let scheduled = pushes.filter { new.contains($0.id) && $0.releaseAt != nil }
-            let audience = DirectAudience(
-                pushes.filter { new.contains($0.id) && $0.releaseAt == nil },
+            let fresh = try await Self.insertKeys(pushes, transaction)
+            var audience = DirectAudience(
+                fresh.filter { $0.releaseAt == nil },
                 limit: Self.directLimit,
                 identityLimit: Self.directIdentityLimit
             )
+            let new = try await Self.insert(fresh, audience, transaction)
+            audience.keep(only: new)
+            let scheduled = fresh.filter { new.contains($0.id) && $0.releaseAt != nil }
             var deliveries: [Delivery] = []
             if !audience.isEmpty {
-                deliveries = try await Self.insertDirect(audience, owner: session, transaction)
+                deliveries = try await Self.insertDirect(
+                    audience,
+                    owner: session,
+                    isCounted: true,
+                    transaction
+                )
             }
             if !audience.paged.isEmpty { try await Self.notify(.planning, transaction) }
             if !scheduled.isEmpty { try await Self.notify(.scheduled, transaction) }
@@ -83,7 +90,7 @@ extension DeliveryStore {
             let claimed = try await transaction.execute(
                 """
                 UPDATE pushes SET planner = $1, updated_at = now() WHERE id = (
-                    SELECT id FROM pushes WHERE status = 'planning' AND planner IS NULL
+                    SELECT id FROM pushes WHERE is_planning AND planner IS NULL
                     ORDER BY lane, created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
                 RETURNING id, app, request
                 """,
@@ -209,10 +216,11 @@ extension DeliveryStore {
 // MARK: One transaction's steps
 
 extension DeliveryStore {
-    private static func insert(
+    /// - Returns: Those whose events were not known.
+    private static func insertKeys(
         _ pushes: [NewPush],
         _ transaction: PostgresTransaction
-    ) async throws -> Set<String> {
+    ) async throws -> [NewPush] {
         let byKey = pushes.sorted {
             ($0.app, $0.eventSource, $0.eventID) < ($1.app, $1.eventSource, $1.eventID)
         }
@@ -228,24 +236,40 @@ extension DeliveryStore {
             ]
         )
         let fresh = Set(try keys.rows.map { try $0.uuid("push_id") })
-        let new = pushes.filter { fresh.contains($0.id) }
+        return pushes.filter { fresh.contains($0.id) }
+    }
+
+    /// Writes pushes with the books that their direct audiences should come to: nearly always they
+    /// do, and the row is written once.
+    private static func insert(
+        _ new: [NewPush],
+        _ audience: DirectAudience,
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
         guard !new.isEmpty else { return [] }
+        let expected = new.map { audience.expected[$0.id] }
         // A push that HTTP accepted has its record already, and waits for this.
         let records = try await transaction.execute(
             """
-            INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                expires_at, environment, release_at, schedule_id, planned_until, created_at,
-                updated_at)
+            INSERT INTO pushes (id, app, event_source, event_id, request, status, targeted, pending,
+                finished_at, notes, lane, expires_at, environment, release_at, schedule_id,
+                planned_until, created_at, updated_at)
             SELECT i.id, i.app, i.source, i.event_id, i.request,
-                CASE WHEN i.release_at IS NULL THEN 'planning' ELSE 'scheduled' END, i.notes,
-                i.lane, i.expires_at, i.environment, i.release_at,
+                CASE WHEN i.release_at IS NOT NULL THEN 'scheduled'
+                    WHEN i.expected IS NULL THEN 'planning'
+                    WHEN i.expected = 0 THEN 'done' ELSE 'sending' END,
+                coalesce(i.expected, 0), coalesce(i.expected, 0),
+                CASE WHEN i.expected = 0 THEN now() END, i.notes, i.lane, i.expires_at,
+                i.environment, i.release_at,
                 CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
                 date_trunc('milliseconds', now()), now()
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[])
+                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[], $11::bigint[])
                 AS i(id, app, source, event_id, request, notes, lane, expires_at, environment,
-                    release_at)
+                    release_at, expected)
             ON CONFLICT (id) DO UPDATE SET status = excluded.status, planned_until = now(),
+                targeted = excluded.targeted, pending = excluded.pending,
+                finished_at = excluded.finished_at,
                 release_at = coalesce(excluded.release_at, pushes.release_at),
                 schedule_id = coalesce(pushes.schedule_id, excluded.schedule_id),
                 updated_at = now()
@@ -259,7 +283,7 @@ extension DeliveryStore {
                 .jsonArray(new.map { .object($0.notes) }), .integerArray(new.map(\.lane)),
                 .timestampArray(new.map { $0.expiresAt?.microseconds }),
                 .textArray(new.map(\.request.environment.rawValue)),
-                .timestampArray(new.map { $0.releaseAt?.microseconds }),
+                .timestampArray(new.map { $0.releaseAt?.microseconds }), .integerArray(expected),
             ]
         )
         return Set(try records.rows.map { try $0.uuid("id") })

@@ -59,7 +59,7 @@ extension DeliveryStore {
                 created_at = date_trunc('milliseconds', now()), planned_until = now(),
                 updated_at = now()
             FROM (SELECT id FROM pushes
-                WHERE status = 'scheduled' AND release_at <= now()
+                WHERE is_waiting AND status = 'scheduled' AND release_at <= now()
                 ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
             WHERE p.id = due.id
             RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
@@ -114,7 +114,7 @@ extension DeliveryStore {
             """
             SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
                 AS seconds
-            FROM pushes WHERE status = 'scheduled' AND release_at IS NOT NULL
+            FROM pushes WHERE is_waiting AND status = 'scheduled'
             """
         ).first
         return try row?.doubleOrNil("seconds").map { .milliseconds(Int64(max(0, $0) * 1000)) }

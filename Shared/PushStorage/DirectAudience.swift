@@ -21,6 +21,8 @@ struct DirectAudience {
     private(set) var direct: Set<String> = []
     /// The pushes that are planned page by page.
     private(set) var paged: Set<String> = []
+    /// How many deliveries each of the direct ones comes to where all that it names is there once.
+    private(set) var expected: [String: Int] = [:]
     /// What the direct ones do to badges, by push.
     private(set) var badgeChanges: [String: [Platform: BadgeChange]] = [:]
 
@@ -31,12 +33,23 @@ struct DirectAudience {
             let total = installations.count + identities.count + tokens.count
             if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
                 direct.insert(push.id)
+                expected[push.id] = installations.count + identities.count + tokens.count - total
                 let changes = push.request.badgeChanges
                 if !changes.isEmpty { badgeChanges[push.id] = changes }
             } else {
                 paged.insert(push.id)
             }
         }
+    }
+
+    /// Drops the others.
+    mutating func keep(only pushIDs: Set<String>) {
+        guard !direct.union(paged).isSubset(of: pushIDs) else { return }
+        installations.removeAll { !pushIDs.contains($0.pushID) }
+        identities.removeAll { !pushIDs.contains($0.pushID) }
+        tokens.removeAll { !pushIDs.contains($0.pushID) }
+        direct.formIntersection(pushIDs)
+        paged.formIntersection(pushIDs)
     }
 
     private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {

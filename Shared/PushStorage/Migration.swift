@@ -7,7 +7,9 @@ struct Migration: Sendable {
     let oldestUsable: Int
     let statements: [String]
 
-    static let all: [Migration] = [.first, .second, .third, .fourth, .fifth, .sixth, .seventh]
+    static let all: [Migration] = [
+        .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth,
+    ]
 
     static var current: Int { all.last?.version ?? 0 }
 }

@@ -2,8 +2,6 @@ import Postgres
 
 /// Pushes that wait for their time, until somebody releases them.
 extension PushStore {
-    private static let isWaiting = "status IN ('queued', 'scheduled') AND release_at IS NOT NULL"
-
     /// Those that wait, the next first; `nil`: of all apps.
     package func scheduled(
         app: String?,
@@ -13,7 +11,7 @@ extension PushStore {
         try await database.execute(
             """
             SELECT \(Self.columns) FROM pushes
-            WHERE \(Self.isWaiting) AND ($1::text IS NULL OR app = $1)
+            WHERE is_waiting AND ($1::text IS NULL OR app = $1)
             ORDER BY release_at, id LIMIT $2 OFFSET $3
             """,
             [
@@ -29,7 +27,7 @@ extension PushStore {
         try await database.execute(
             """
             UPDATE pushes SET status = 'cancelled', updated_at = now(), finished_at = now()
-            WHERE schedule_id = $1 AND app = $2 AND \(Self.isWaiting)
+            WHERE schedule_id = $1 AND app = $2 AND is_waiting
             """,
             [.integer(scheduleID), .text(app)]
         ).affectedRows == 1

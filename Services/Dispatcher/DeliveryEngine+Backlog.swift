@@ -1,0 +1,85 @@
+import EventLoop
+import PushCore
+
+/// Rows that wait here for their provider's share of the flight budget.
+extension DeliveryEngine {
+    private static let tick: Duration = .milliseconds(100)
+
+    /// Whether bringing more rows of single devices would only make them wait.
+    var isPressed: Bool {
+        guard !backlogged.isEmpty else { return false }
+        let now = Instant.now()
+        return backlogged.contains { $0.backlog.isPressing(now: now) }
+    }
+
+    /// Lets a row wait for a slot, or sends it back due later.
+    func wait(_ owned: OwnedDelivery, _ now: Instant) {
+        let health = owned.health
+        guard owned.use == .direct, health.backlog.admits(now: now), budget.admitWaiting() else {
+            return finish(owned, .handBack(at: health.backlog.dueTime(now: now)), now)
+        }
+        if health.backlog.isEmpty { backlogged.append(health) }
+        health.backlog.add(owned, now: now)
+        setBacklogTimer()
+    }
+
+    /// Sends those for which there is room by now.
+    func sendBacklogs() {
+        guard !backlogged.isEmpty else { return }
+        var ready: [OwnedDelivery] = []
+        for health in backlogged {
+            let count = budget.start(health.client, atMost: health.backlog.count)
+            for var owned in health.backlog.take(count) {
+                owned.slot = .direct
+                ready.append(owned)
+            }
+        }
+        backlogged.removeAll(where: \.backlog.isEmpty)
+        guard !ready.isEmpty else { return }
+        send(ready, .now())
+    }
+
+    private func setBacklogTimer() {
+        guard backlogTimer == nil else { return }
+        backlogTimer = loop.schedule(after: Self.tick) { [weak self] in
+            self?.assumeIsolated { $0.backlogTick() }
+        }
+    }
+
+    private func backlogTick() {
+        backlogTimer = nil
+        let now = Instant.now()
+        for health in backlogged {
+            handBack(health.backlog.takeOverdue(now: now), of: health, now)
+        }
+        backlogged.removeAll(where: \.backlog.isEmpty)
+        wakeWaiters()
+        if !backlogged.isEmpty { setBacklogTimer() }
+    }
+
+    private func handBack(_ rows: [OwnedDelivery], of health: ProviderHealth, _ now: Instant) {
+        budget.releaseWaiting(rows.count)
+        for owned in rows {
+            finish(owned, .handBack(at: health.backlog.dueTime(now: now)), now)
+        }
+    }
+
+    /// A stop sends nothing more: what waits is due for whoever is there.
+    func handBackBacklogs() {
+        let now = Instant.now()
+        for health in backlogged {
+            let rows = health.backlog.take(health.backlog.count)
+            budget.releaseWaiting(rows.count)
+            for owned in rows { finish(owned, .handBack(at: now), now) }
+        }
+        backlogged = []
+    }
+
+    /// The session is lost, and with it what waits.
+    func dropBacklogs() {
+        for health in backlogged {
+            budget.releaseWaiting(health.backlog.take(health.backlog.count).count)
+        }
+        backlogged = []
+    }
+}
