@@ -76,4 +76,22 @@ struct FlightBudgetTests {
         budget.release(use, shop)
         #expect(budget.admit(.shards, news) == true)
     }
+
+    @Test("what waits for its client's share counts in the sum, and in the share once it starts")
+    func waiting() {
+        var budget = FlightBudget(total: 16)
+        let client = FlightBudget.Client(app: "a", provider: "apns")
+        #expect(budget.admit(.direct, client, atMost: 16) == 8)
+        for _ in 0..<6 { #expect(budget.admitWaiting()) }
+        #expect(!budget.admitWaiting())
+        #expect(budget.owned == 14)
+        #expect(budget.start(client, atMost: 6) == 0)
+        budget.release(.direct, client, 3)
+        #expect(budget.start(client, atMost: 6) == 3)
+        #expect(budget.owned == 11)
+        budget.releaseWaiting(3)
+        budget.release(.direct, client, 8)
+        #expect(budget.owned == 0)
+        #expect(budget.admit(.direct, client, atMost: 16) == 8)
+    }
 }
