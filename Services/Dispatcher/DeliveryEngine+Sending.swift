@@ -121,6 +121,9 @@ extension DeliveryEngine {
         ) {
             return .finished(decision, answer)
         }
+        // What waited here may outlast what was known of its app: a lost connection to Postgres may
+        // have lost the news of a change.
+        guard credentials.isLoaded(delivery.app) else { return .finished(.handBack(at: now), nil) }
         let client: any ProviderClient
         let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
         switch credentials.client(for: delivery, apnsTopic: apnsTopic) {

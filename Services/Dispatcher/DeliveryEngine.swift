@@ -161,7 +161,8 @@ actor DeliveryEngine: ServicePart {
     func isWorthClaiming(in lane: Lane) -> Bool {
         let room = room(in: lane)
         let isWorthIt =
-            room > 0 && !(lane == .direct && isPressed) && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
+            room > 0 && !(lane == .direct && isPressed)
+            && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
         if !isWorthIt { hungry.insert(lane) }
         return isWorthIt
     }

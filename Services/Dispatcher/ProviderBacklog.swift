@@ -96,7 +96,8 @@ struct ProviderBacklog<Element> {
 
     /// When one that finds no room comes due: one after the other, as fast as the provider answers.
     mutating func dueTime(now: Instant) -> Instant {
-        let earliest = Double(max(now.adding(milliseconds: Self.shortestWait), closedUntil).milliseconds)
+        let soonest = max(now.adding(milliseconds: Self.shortestWait), closedUntil)
+        let earliest = Double(soonest.milliseconds)
         let latest = Double(now.milliseconds + Self.longestWait)
         nextDue = max(nextDue + 1000 / pace(now), earliest)
         if nextDue > latest { nextDue = earliest }

@@ -5,9 +5,8 @@ import PushCore
 extension DeliveryStore {
     /// Devices named one by one, for all pushes of the batch in three statements. Their rows become
     /// those of the session `owner`; without one they wait until they are due: now, or by their
-    /// `zones`, those of a device-local push.
-    ///
-    /// - Parameter isCounted: Whether the books of the pushes say what is expected already.
+    /// `zones`, those of a device-local push. `isCounted` says that the books of the pushes hold
+    /// what is expected already.
     static func insertDirect(
         _ audience: DirectAudience,
         owner: Int?,
