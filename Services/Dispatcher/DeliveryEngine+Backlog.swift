@@ -6,21 +6,21 @@ extension DeliveryEngine {
     private static let tick: Duration = .milliseconds(100)
 
     /// Whether bringing more rows of single devices would only make them wait.
-    var isPressed: Bool {
-        guard !backlogged.isEmpty else { return false }
-        let now = Instant.now()
-        return backlogged.contains { $0.backlog.isPressing(now: now) }
-    }
+    var isPressed: Bool { backlogged.contains(where: \.backlog.isPressing) }
 
     /// Lets a row wait for a slot, or sends it back due later.
     func wait(_ owned: OwnedDelivery, _ now: Instant) {
-        let health = owned.health
-        guard owned.use == .direct, health.backlog.admits(now: now), budget.admitWaiting() else {
-            return finish(owned, .handBack(at: health.backlog.dueTime(now: now)), now)
+        let (health, time) = (owned.health, SteadyTime.milliseconds)
+        guard owned.use == .direct, health.backlog.admits(at: time), budget.admitWaiting() else {
+            return finish(owned, .handBack(at: dueTime(of: health, time, now)), now)
         }
         if health.backlog.isEmpty { backlogged.append(health) }
-        health.backlog.add(owned, now: now)
+        health.backlog.add(owned, at: time)
         setBacklogTimer()
+    }
+
+    private func dueTime(of health: ProviderHealth, _ time: Int64, _ now: Instant) -> Instant {
+        now.adding(milliseconds: health.backlog.delay(at: time))
     }
 
     /// Sends those for which there is room by now.
@@ -48,20 +48,17 @@ extension DeliveryEngine {
 
     private func backlogTick() {
         backlogTimer = nil
-        let now = Instant.now()
+        let (time, now) = (SteadyTime.milliseconds, Instant.now())
         for health in backlogged {
-            handBack(health.backlog.takeOverdue(now: now), of: health, now)
+            let rows = health.backlog.takeOverdue(at: time)
+            budget.releaseWaiting(rows.count)
+            for owned in rows {
+                finish(owned, .handBack(at: dueTime(of: health, time, now)), now)
+            }
         }
         backlogged.removeAll(where: \.backlog.isEmpty)
         wakeWaiters()
         if !backlogged.isEmpty { setBacklogTimer() }
-    }
-
-    private func handBack(_ rows: [OwnedDelivery], of health: ProviderHealth, _ now: Instant) {
-        budget.releaseWaiting(rows.count)
-        for owned in rows {
-            finish(owned, .handBack(at: health.backlog.dueTime(now: now)), now)
-        }
     }
 
     /// A stop sends nothing more: what waits is due for whoever is there.

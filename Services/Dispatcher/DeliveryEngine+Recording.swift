@@ -97,6 +97,7 @@ extension DeliveryEngine {
             item.end.settlement.map { SettledDelivery(key: item.owned.delivery.key, $0) }
         }
         let postponed = batch.compactMap { $0.end.postponed($0.owned.delivery) }
+        for delivery in postponed { ownedKeys.remove(delivery.key) }
         var pause = Pause()
         while isCurrent(session), !hasEnded {
             do {

@@ -58,7 +58,7 @@ extension DeliveryEngine {
         isFirst: Bool
     ) {
         guard isCurrent(session) else { return }
-        let now = Instant.now()
+        let (now, time) = (Instant.now(), SteadyTime.milliseconds)
         var ready: [OwnedDelivery] = []
         ready.reserveCapacity(deliveries.count)
         for delivery in deliveries {
@@ -73,11 +73,13 @@ extension DeliveryEngine {
                 session: session,
                 health: health(of: client)
             )
-            if isFirst, let time = context.pace?.reserve(now: now) {
-                finish(owned, .handBack(at: time), now)
+            if isFirst, let wait = context.pace?.reserve(at: time) {
+                finish(owned, .handBack(at: now.adding(milliseconds: wait)), now)
             } else if isStopping {
                 finish(owned, .handBack(at: now), now)
-            } else if owned.health.backlog.isEmpty, budget.admit(owned.use, client) {
+            } else if owned.use != .direct || owned.health.backlog.isEmpty,
+                budget.admit(owned.use, client)
+            {
                 owned.slot = owned.use
                 ready.append(owned)
             } else {
@@ -101,7 +103,7 @@ extension DeliveryEngine {
                     .add(owned, notification)
             }
         }
-        for group in groups.values { hand(over: group, now) }
+        for group in groups.values { hand(over: group) }
     }
 
     private enum Preparation {
@@ -184,9 +186,10 @@ extension DeliveryEngine {
         return nil
     }
 
-    private func hand(over group: RowGroup, _ now: Instant) {
+    private func hand(over group: RowGroup) {
         let sent = group.deliveries
-        for owned in sent { owned.health.backlog.sent(1, now: now) }
+        let time = SteadyTime.milliseconds
+        for owned in sent { owned.health.backlog.sent(1, at: time) }
         let overwrites = group.notifications.map(\.payload.repeatOverwrites)
         let started = ContinuousClock.now
         meters.inFlight.add(sent.count)
@@ -210,7 +213,7 @@ extension DeliveryEngine {
         after duration: Duration
     ) {
         let now = Instant.now()
-        owned.health.backlog.answered(now: now)
+        owned.health.backlog.answered()
         // Its row goes back with the session, uncounted.
         if hasEnded { return meters.inFlight.add(-1) }
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)

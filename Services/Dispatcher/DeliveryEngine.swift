@@ -212,7 +212,10 @@ actor DeliveryEngine: ServicePart {
 
     func health(of client: FlightBudget.Client) -> ProviderHealth {
         if let known = healths[client] { return known }
-        let health = ProviderHealth(client, backlogLimit: portion)
+        let health = ProviderHealth(
+            client,
+            backlog: ProviderBacklog(limit: portion, share: budget.perClient)
+        )
         healths[client] = health
         return health
     }
@@ -246,7 +249,10 @@ actor DeliveryEngine: ServicePart {
     /// What was written down, or belongs to somebody else now, is in nobody's way any more.
     func release(_ batch: [FinishedDelivery]) {
         for item in batch {
-            if item.owned.session == session { ownedKeys.remove(item.owned.delivery.key) }
+            // What goes back has left before: somebody may have claimed it again by now, even we.
+            if item.owned.session == session, item.decision.outcome != nil {
+                ownedKeys.remove(item.owned.delivery.key)
+            }
             if let use = item.owned.slot { budget.release(use, item.owned.health.client) }
         }
         sendBacklogs()

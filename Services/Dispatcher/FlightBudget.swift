@@ -36,7 +36,7 @@ struct FlightBudget {
 
     let total: Int
     private let limits: [Int]
-    private let perClient: Int
+    let perClient: Int
     private var inUse = [0, 0, 0]
     private var ofClient: [Client: Owned] = [:]
 
@@ -55,8 +55,8 @@ struct FlightBudget {
 
     /// How many more slots there are for a use now.
     func room(for use: Use) -> Int {
-        // One slot of the total is never a broadcast's, however small the total.
-        let reserved = use != .direct && total > 1 ? 1 : 0
+        // Some of the total is never a broadcast's, however small the total.
+        let reserved = use != .direct && total > 1 ? max(1, total / 8) : 0
         return max(0, min(limits[use.rawValue] - inUse[use.rawValue], total - reserved - owned))
     }
 

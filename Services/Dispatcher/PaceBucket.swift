@@ -1,7 +1,5 @@
-import PushCore
-
 /// How fast one push may go: `pace` devices a second, evenly, with a tenth of a second's worth at
-/// once. Pure: no clock.
+/// once. Pure: no clock; its times are those of a steady one, which nobody sets back.
 ///
 /// One process keeps it for all shards of a push. Across replicas it holds because a push with a
 /// pace has one shard claimed at a time.
@@ -9,7 +7,7 @@ struct PaceBucket: Equatable {
     private static let burstMilliseconds = 100.0
 
     private let interval: Double
-    /// When the next one is due, had all before been sent evenly. Milliseconds since 1970.
+    /// When the next one is due, had all before been sent evenly. Milliseconds.
     private var next = -Double.infinity
 
     /// - Parameter perSecond: 1 or more.
@@ -18,8 +16,8 @@ struct PaceBucket: Equatable {
     }
 
     /// Takes as many as may go now.
-    mutating func take(_ count: Int, now: Instant) -> Int {
-        let time = Double(now.milliseconds)
+    mutating func take(_ count: Int, at now: Int64) -> Int {
+        let time = Double(now)
         let free = (time + Self.burstMilliseconds - max(next, time)) / interval
         // At a slow pace the burst is one.
         let taken = min(count, next <= time ? max(1, Int(free)) : max(0, Int(free)))
@@ -33,12 +31,23 @@ struct PaceBucket: Equatable {
 
     /// Takes the next place there is.
     ///
-    /// - Returns: When it may go; `nil`: now.
-    mutating func reserve(now: Instant) -> Instant? {
-        let time = Double(now.milliseconds)
+    /// - Returns: How many milliseconds later it may go; `nil`: now.
+    mutating func reserve(at now: Int64) -> Int64? {
+        let time = Double(now)
         let place = max(next, time)
         next = place + interval
         guard place - time > Self.burstMilliseconds else { return nil }
-        return now.adding(milliseconds: Int64(min(place - time, 1e15)))
+        return Int64(min(place - time, 1e15))
+    }
+}
+
+/// A clock that only goes forward, for waits: the wall clock may be set back.
+enum SteadyTime {
+    private static let start = ContinuousClock.now
+
+    /// Since this process began.
+    static var milliseconds: Int64 {
+        let (seconds, attoseconds) = (ContinuousClock.now - start).components
+        return seconds * 1000 + attoseconds / 1_000_000_000_000_000
     }
 }

@@ -5,9 +5,9 @@ final class ProviderHealth: @unchecked Sendable {
     var wave = DeadTokenWave()
     var backlog: ProviderBacklog<OwnedDelivery>
 
-    init(_ client: FlightBudget.Client, backlogLimit: Int) {
+    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<OwnedDelivery>) {
         self.client = client
-        backlog = ProviderBacklog(limit: backlogLimit)
+        self.backlog = backlog
     }
 }
 

@@ -104,6 +104,8 @@ final class ShardRun: @unchecked Sendable {
         readTo = shard.cursor
     }
 
+    var isPaced: Bool { context.pace != nil }
+
     private var engine: DeliveryEngine { environment.engine }
     private var loop: EventLoop { environment.loop }
 
@@ -226,6 +228,9 @@ final class ShardRun: @unchecked Sendable {
                 readTo = page.members.last?.target ?? readTo
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)
                 break
+            } catch let error as StorageError where error.kind == .sessionLost {
+                await engine.abandon(session: session)
+                return
             } catch {
                 environment.log.warning(
                     "a shard cannot be read; trying again",
@@ -264,7 +269,7 @@ final class ShardRun: @unchecked Sendable {
     private func send(_ wanted: Int, _ now: ContinuousClock.Instant) {
         var count = wanted
         if context.pace != nil {
-            count = context.pace?.take(wanted, now: .now()) ?? 0
+            count = context.pace?.take(wanted, at: SteadyTime.milliseconds) ?? 0
             guard count > 0 else {
                 // Waiting for its own pace is no standstill.
                 lastProgress = now

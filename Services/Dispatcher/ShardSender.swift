@@ -112,12 +112,16 @@ actor ShardSender: ServicePart {
         }
         var holding: [String: Int] = [:]
         for run in running { holding[run.shard.app, default: 0] += 1 }
+        let free = limit - running.count
+        // One that keeps a slow pace holds its place for hours: half of them stay for the others.
+        let forPaced = max(1, limit / 2) - running.count(where: \.isPaced)
         let claimed: [ClaimedShard]
         do {
             claimed = try await database.shards.claim(
                 session: session,
-                limit: limit - running.count,
-                holding: holding
+                limit: forPaced > 0 ? min(free, forPaced) : free,
+                holding: holding,
+                includesPaced: forPaced > 0
             )
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)

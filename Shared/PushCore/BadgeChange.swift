@@ -22,7 +22,8 @@ package struct BadgeChange: Hashable, Sendable {
             object.keys.allSatisfy({ $0 == "__op" || $0 == "amount" })
         else { return nil }
         let given = object["amount"] ?? 1
-        guard let number = given.integer, abs(number) <= Self.maximumAmount else { return nil }
+        let amounts = -Self.maximumAmount...Self.maximumAmount
+        guard let number = given.integer, amounts.contains(number) else { return nil }
         switch object["__op"]?.string {
         case "Increment"?: amount = number
         case "Decrement"?: amount = -number

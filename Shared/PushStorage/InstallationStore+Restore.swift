@@ -21,6 +21,7 @@ extension InstallationStore {
         while true {
             let count = try await database.transaction { transaction in
                 try await DeliveryStore.planByIndex(transaction)
+                // "IS TRUE" keeps the index of invalidations out of what is looked up by key.
                 return try await transaction.execute(
                     """
                     WITH found AS MATERIALIZED (
@@ -35,7 +36,8 @@ extension InstallationStore {
                         CROSS JOIN LATERAL (
                             SELECT FROM installations i
                             WHERE i.app = o.app AND i.object_id = o.object_id AND NOT i.valid
-                                AND i.invalid_reason = $2 AND i.invalidated_at >= $1
+                                AND i.invalid_reason = $2
+                                AND (i.invalidated_at >= $1) IS TRUE
                             FOR UPDATE
                         ) AS held
                     )

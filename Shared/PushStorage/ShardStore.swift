@@ -18,12 +18,14 @@ package struct ShardStore: Sendable {
     ///   - session: Whose they become.
     ///   - limit: 1...1000 shards.
     ///   - holding: How many shards of each app the session holds already.
+    ///   - includesPaced: Whether those of pushes with a pace are taken too.
     /// - Returns: Those that are this session's now; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(
         session: Int,
         limit: Int,
-        holding: [String: Int]
+        holding: [String: Int],
+        includesPaced: Bool = true
     ) async throws -> [ClaimedShard] {
         let limit = min(max(limit, 1), 1000)
         let apps = holding.keys.sorted()
@@ -35,7 +37,7 @@ package struct ShardStore: Sendable {
                     .integer(session), .textArray(apps),
                     .integerArray(apps.map { holding[$0] ?? 0 }), .integer(limit),
                     // Others may be taking the same ones.
-                    .integer(limit * 4),
+                    .integer(limit * 4), .boolean(includesPaced),
                 ]
             )
             guard !taken.isEmpty else { return [] }
@@ -185,7 +187,7 @@ extension ShardStore {
             CROSS JOIN LATERAL (
                 SELECT s.push_id, s.shard, s.pushed_at FROM shards s
                 WHERE s.app = a.app AND NOT s.finished AND s.owner IS NULL AND s.due_at <= now()
-                    AND NOT \(isHeldBackByPace)
+                    AND ($6 OR NOT s.is_paced) AND NOT \(isHeldBackByPace)
                 ORDER BY s.pushed_at, s.push_id, s.shard LIMIT $5) c
             WHERE a.app IS NOT NULL
         ), taken AS (

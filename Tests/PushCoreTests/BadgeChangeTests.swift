@@ -63,4 +63,11 @@ struct BadgeChangeTests {
             #expect(error?.field == field)
         }
     }
+
+    @Test("an amount beyond all bounds is refused, the least of all numbers too")
+    func beyondBounds() {
+        for amount in [JSONValue(Int.min), JSONValue(Int.max), 1_000_000_000_000] {
+            #expect(BadgeChange(["__op": "Increment", "amount": amount]) == nil)
+        }
+    }
 }

@@ -30,7 +30,9 @@ struct MigrationTests {
     @Test("Promise 11: a service older than the schema allows ends, naming both versions")
     func refusesASchemaTooNew() async throws {
         try await StorageFixture.run { fixture in
-            _ = try await fixture.server.query("insert into carillon_schema values (1000, 999, now())")
+            _ = try await fixture.server.query(
+                "insert into carillon_schema values (1000, 999, now())"
+            )
             await #expect(throws: SchemaTooNew.self) { try await fixture.database.migrate() }
             let error = await #expect(throws: SchemaTooNew.self) {
                 try await fixture.database.run()
