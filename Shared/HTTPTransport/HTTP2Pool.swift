@@ -51,10 +51,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var now: Int64 = 0
     private var itself: HTTP2Pool?
     /// Where each connection reads to: its bytes are used up before the next one reads.
-    let input = UnsafeMutableRawBufferPointer.allocate(
-        byteCount: HTTP2Connection.inputBytes,
-        alignment: 16
-    )
+    let input: UnsafeMutableRawBufferPointer
 
     private static let restingTick = Duration.seconds(10)
     /// A peer that refuses a stream again and again means it.
@@ -83,6 +80,11 @@ package final class HTTP2Pool: @unchecked Sendable {
         self.loop = loop
         self.log = log
         tickMilliseconds = Int64(configuration.tick.milliseconds)
+        // After all that may be refused: what does not come to be has no `deinit`.
+        unsafe input = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: HTTP2Connection.inputBytes,
+            alignment: 16
+        )
         reconnect = ReconnectRule(forgives: 2 * configuration.maximumConnections)
         replacement = ReplacementRule(burst: configuration.maximumConnections)
         itself = self
