@@ -296,13 +296,13 @@ extension InstallationStore {
         ]
     }
 
-    private static let columns = """
+    static let columns = """
         app, object_id, device_type, provider, token, environment, identity, channels,
         installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile, fields,
         valid, invalid_reason, token_updated_at, created_at, updated_at
         """
 
-    private static func installation(_ row: PostgresRow) throws -> Installation {
+    static func installation(_ row: PostgresRow) throws -> Installation {
         var installation = Installation(
             app: try row.text("app"),
             objectID: try row.text("object_id"),

@@ -1,0 +1,165 @@
+package import JSON
+
+/// Which objects are meant: LeanCloud's and Parse's `where` (their sheet, section 4), read once,
+/// typed and bounded. Pure.
+///
+/// Its meaning is MongoDB's. An absent field equals `null`, and matches only what says "not"
+/// (`$ne`, `$nin`, `$nor`, `$notInQuery`, `$dontSelect`) and `$exists: false`. Nothing compares
+/// across types. An array matches a test when the array itself or any of its elements does. Dotted
+/// paths lead through objects, not through arrays.
+package enum Where: Sendable, Equatable {
+    /// All of these hold; of none: everything matches.
+    case all([Where])
+    case any([Where])
+    /// Not one of these holds.
+    case none([Where])
+    case field(WherePath, WhereTest)
+
+    package static let everything = Where.all([])
+
+    /// How deep conditions, sub-queries and values may nest.
+    package static let maximumDepth = 16
+    /// How many conditions, tests and members of values there may be in all.
+    package static let maximumNodes = 1000
+    /// How many elements all lists may hold together.
+    package static let maximumElements = 10_000
+    package static let maximumPatternBytes = 1000
+    package static let maximumPathSegments = 8
+    package static let maximumKeyBytes = 128
+}
+
+/// A field's name, or a dotted path into one.
+package struct WherePath: Sendable, Hashable {
+    package let segments: [String]
+
+    package var text: String { segments.joined(separator: ".") }
+}
+
+/// What is asked of one field.
+package indirect enum WhereTest: Sendable, Equatable {
+    case equal(WhereValue)
+    case notEqual(WhereValue)
+    case compare(Comparison, WhereValue)
+    case among([WhereValue])
+    case notAmong([WhereValue])
+    /// Each of these equals the field or an element of it; none at all matches nothing.
+    case holdsAll([WhereElement])
+    /// An array whose every element is one of these.
+    case containedBy([WhereValue])
+    case size(Int)
+    case exists(Bool)
+    case pattern(WherePattern)
+    /// A pointer to an object that the query selects.
+    case inQuery(WhereQuery)
+    case notInQuery(WhereQuery)
+    /// Equal to what that field holds in some object that the query selects.
+    case selected(WherePath, by: WhereQuery)
+    case notSelected(WherePath, by: WhereQuery)
+    /// A point whose distance, in radians, is within these, ends included.
+    case near(GeoPoint, minimum: Double?, maximum: Double?)
+    case inBox(southWest: GeoPoint, northEast: GeoPoint)
+    /// Inside of a polygon on the plane of longitude and latitude.
+    case inPolygon([GeoPoint])
+
+    package enum Comparison: String, Sendable {
+        case less = "$lt"
+        case lessOrEqual = "$lte"
+        case greater = "$gt"
+        case greaterOrEqual = "$gte"
+    }
+}
+
+package enum WhereElement: Sendable, Equatable {
+    case value(WhereValue)
+    case pattern(WherePattern)
+}
+
+/// A value to compare with. Texts hold no NUL, numbers are finite.
+package enum WhereValue: Sendable, Equatable {
+    case null
+    case bool(Bool)
+    case integer(Int64)
+    case double(Double)
+    case string(String)
+    case date(Instant)
+    case pointer(className: String, objectID: String)
+    case point(GeoPoint)
+    /// An array, or an object of no type that is known: equal only as a whole.
+    case structure(JSONValue)
+}
+
+/// A query inside of a `where`.
+package struct WhereQuery: Sendable, Equatable {
+    package var condition: Where
+    /// `nil`: that of the pointer it is asked of (the seed's short form, which has no limit either).
+    package var className: String?
+    package var limit: Int?
+    package var skip: Int
+    package var order: [SortKey]
+
+    package static let defaultLimit = 100
+    package static let maximumLimit = 1000
+
+    package init(
+        condition: Where,
+        className: String?,
+        limit: Int?,
+        skip: Int = 0,
+        order: [SortKey] = []
+    ) {
+        self.condition = condition
+        self.className = className
+        self.limit = limit
+        self.skip = skip
+        self.order = order
+    }
+}
+
+/// One of the keys of `order`.
+package struct SortKey: Sendable, Equatable {
+    package let path: WherePath
+    package let isDescending: Bool
+
+    package init(path: WherePath, isDescending: Bool) {
+        self.path = path
+        self.isDescending = isDescending
+    }
+}
+
+/// Why a `where` cannot be used. Names the field and the operator, never holds a value.
+package struct WhereError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// LeanCloud's error code (its sheet, section 8).
+    package let code: Int
+    /// Empty where it is no field's fault.
+    package let field: String
+    package let problem: String
+
+    package init(code: Int, field: String = "", _ problem: String) {
+        self.code = code
+        self.field = field
+        self.problem = problem
+    }
+
+    package var description: String { field.isEmpty ? problem : "\(field): \(problem)" }
+
+    static func unsupported(_ field: String, _ what: String) -> WhereError {
+        WhereError(code: 102, field: field, "\(what) is not supported")
+    }
+
+    static func malformed(_ field: String, _ problem: String) -> WhereError {
+        WhereError(code: 107, field: field, problem)
+    }
+}
+
+extension Where {
+    /// The point to which the nearest come first, unless an order is given.
+    package var nearest: (path: WherePath, point: GeoPoint)? {
+        switch self {
+        case .field(let path, .near(let point, _, _)): return (path, point)
+        case .all(let parts):
+            for part in parts { if let nearest = part.nearest { return nearest } }
+            return nil
+        case .field, .any, .none: return nil
+        }
+    }
+}

@@ -1,0 +1,591 @@
+import JSON
+import Postgres
+import PushCore
+
+extension WhereCompiler {
+    mutating func compile(
+        _ test: WhereTest,
+        of field: WhereField
+    ) throws(WhereError) -> String {
+        switch test {
+        case .equal(let value): return equals([value], field)
+        case .among(let values): return equals(values, field)
+        case .notEqual(let value): return not(equals([value], field))
+        case .notAmong(let values): return not(equals(values, field))
+        case .compare(let comparison, let value): return compare(comparison, value, field)
+        case .holdsAll(let elements): return holdsAll(elements, field)
+        case .containedBy(let values): return contained(by: values, field)
+        case .size(let size): return hasSize(size, field)
+        case .exists(let flag):
+            let present = isPresent(field)
+            return flag ? present : not(present)
+        case .pattern(let pattern): return matches(pattern, field)
+        case .inQuery(let query): return try pointsInto(query, field)
+        case .notInQuery(let query): return not(try pointsInto(query, field))
+        case .selected(let key, let query): return try isSelected(key, query, field)
+        case .notSelected(let key, let query): return not(try isSelected(key, query, field))
+        case .near(let point, let minimum, let maximum):
+            return isNear(point, minimum, maximum, field)
+        case .inBox(let southWest, let northEast): return isInBox(southWest, northEast, field)
+        case .inPolygon(let points): return isInPolygon(points, field)
+        }
+    }
+
+    private func not(_ condition: String) -> String { "(\(condition) IS NOT TRUE)" }
+
+    // MARK: The field's value
+
+    /// The field as `jsonb`; NULL where it is missing.
+    mutating func value(_ field: WhereField) -> String {
+        switch field.column {
+        case .text(let column), .textArray(let column), .integer(let column),
+            .boolean(let column):
+            return "to_jsonb(\(column))"
+        case .timestamp(let column):
+            return """
+                jsonb_build_object('__type', 'Date', 'iso', to_char(\(column) AT TIME ZONE 'UTC', \
+                'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+                """
+        case .json:
+            var text = field.rows.fields
+            for segment in field.path.segments { text += "->" + bind(text: segment) }
+            return "(\(text))"
+        case .nothing: return "NULL::jsonb"
+        }
+    }
+
+    private mutating func isPresent(_ field: WhereField) -> String {
+        switch field.column {
+        case .text(let column): "(\(column) IS NOT NULL)"
+        case .textArray, .integer, .boolean, .timestamp: "TRUE"
+        case .json: "(\(value(field)) IS NOT NULL)"
+        case .nothing: "FALSE"
+        }
+    }
+
+    /// The test of an array's elements; NULL for what is none.
+    private func anyElement(of value: String, _ test: (String) -> String) -> String {
+        """
+        CASE WHEN jsonb_typeof(\(value)) = 'array' THEN EXISTS (\
+        SELECT FROM jsonb_array_elements(\(value)) AS e(value) WHERE \(test("e.value"))) END
+        """
+    }
+
+    /// The test of the value itself, or of any of its elements.
+    private func any(of value: String, _ test: (String) -> String) -> String {
+        "(\(test(value)) OR \(anyElement(of: value, test)))"
+    }
+
+    // MARK: Equality
+
+    /// Whether the field equals one of the values.
+    private mutating func equals(_ values: [WhereValue], _ field: WhereField) -> String {
+        switch field.column {
+        case .text(let column):
+            var terms: [String] = []
+            let texts = values.compactMap(\.text)
+            if texts.count == 1 {
+                terms.append("\(column) = \(bind(text: texts[0]))")
+            } else if !texts.isEmpty {
+                terms.append("\(column) = ANY (\(bind(.textArray(texts)))::text[])")
+            }
+            if values.contains(.null) { terms.append("\(column) IS NULL") }
+            return disjunction(terms)
+        case .textArray(let column):
+            var terms: [String] = []
+            let texts = values.compactMap(\.text)
+            if texts.count == 1 {
+                terms.append("\(column) @> ARRAY[\(bind(text: texts[0]))]")
+            } else if !texts.isEmpty {
+                terms.append("\(column) && \(bind(.textArray(texts)))::text[]")
+            }
+            let whole = values.filter { if case .structure = $0 { true } else { false } }
+            if !whole.isEmpty { terms.append(isMember(value(field), of: WhereMembers(whole))) }
+            return disjunction(terms)
+        case .timestamp(let column):
+            let terms = values.compactMap { value -> Instant? in
+                if case .date(let instant) = value { instant } else { nil }
+            }
+            guard !terms.isEmpty else { return "FALSE" }
+            let instants = terms.map { min(max($0, .earliest), .latest).microseconds }
+            return "(\(column) = ANY (\(bind(.timestampArray(instants)))::timestamptz[]))"
+        case .boolean(let column):
+            let flags = values.compactMap { value -> Bool? in
+                if case .bool(let flag) = value { flag } else { nil }
+            }
+            return disjunction(Set(flags).map { $0 ? column : "NOT \(column)" }.sorted())
+        case .integer:
+            return isMember(value(field), of: WhereMembers(values))
+        case .json:
+            return equalsInFields(values, field)
+        case .nothing:
+            return values.contains(.null) ? "TRUE" : "FALSE"
+        }
+    }
+
+    private func disjunction(_ terms: [String]) -> String {
+        terms.isEmpty ? "FALSE" : "(" + terms.joined(separator: " OR ") + ")"
+    }
+
+    private mutating func equalsInFields(
+        _ values: [WhereValue],
+        _ field: WhereField
+    ) -> String {
+        var terms: [String] = []
+        var rest = WhereMembers(values)
+        let probes = rest.takeContainable(upTo: Self.maximumProbes)
+        if !probes.isEmpty {
+            // An array holds the value, or the field is it: containment of an array means the first.
+            let documents = probes.flatMap { [field.document($0), field.document([$0])] }
+            if documents.count == 2 {
+                for document in documents {
+                    terms.append("\(field.rows.fields) @> \(bind(json: document))")
+                }
+            } else {
+                terms.append(
+                    "\(field.rows.fields) @> ANY (\(bind(.jsonArray(documents)))::jsonb[])"
+                )
+            }
+        }
+        // What is bound must be used, or its type is not known.
+        if values.contains(.null) { terms.append("\(value(field)) IS NULL") }
+        if !rest.isEmpty {
+            let (value, test) = (value(field), memberTest(rest))
+            terms.append(test(value))
+            terms.append(anyElement(of: value, test))
+        }
+        return disjunction(terms)
+    }
+
+    private mutating func isMember(_ value: String, of members: WhereMembers) -> String {
+        memberTest(members)(value)
+    }
+
+    /// Whether a `jsonb` that is there equals one of the members, as a whole.
+    private mutating func memberTest(_ members: WhereMembers) -> (String) -> String {
+        var tests: [(String) -> String] = []
+        if !members.exact.isEmpty {
+            let list = bind(.jsonArray(members.exact)) + "::jsonb[]"
+            tests.append { "\($0) = ANY (\(list))" }
+        }
+        if !members.points.isEmpty {
+            let list = bind(.jsonArray(members.points)) + "::jsonb[]"
+            tests.append { "\($0) @> ANY (\(list))" }
+        }
+        if !members.dates.isEmpty {
+            let list = bind(.integerArray(members.dates)) + "::bigint[]"
+            tests.append { "carillon_instant(\($0)) = ANY (\(list))" }
+        }
+        for (className, ids) in members.pointers.sorted(by: { $0.key < $1.key }) {
+            let className = bind(text: className)
+            let list = bind(.textArray(ids)) + "::text[]"
+            tests.append { value in
+                """
+                (\(value)->>'__type' = 'Pointer' AND \(value)->>'className' = \(className) \
+                AND \(value)->>'objectId' = ANY (\(list)))
+                """
+            }
+        }
+        guard !tests.isEmpty else { return { _ in "FALSE" } }
+        return { value in "(" + tests.map { $0(value) }.joined(separator: " OR ") + ")" }
+    }
+
+    // MARK: Arrays
+
+    private mutating func holdsAll(_ elements: [WhereElement], _ field: WhereField) -> String {
+        guard !elements.isEmpty else { return "FALSE" }
+        var values: [WhereValue] = []
+        var terms: [String] = []
+        for element in elements {
+            switch element {
+            case .value(let value): values.append(value)
+            case .pattern(let pattern): terms.append(matches(pattern, field))
+            }
+        }
+        switch field.column {
+        case .textArray(let column):
+            let texts = values.compactMap(\.text)
+            if !texts.isEmpty { terms.append("\(column) @> \(bind(.textArray(texts)))::text[]") }
+            for value in values where value.text == nil { terms.append(equals([value], field)) }
+        case .json:
+            var members = WhereMembers(values)
+            let contained = members.takeContainable(upTo: .max)
+            if contained.count > 1 {
+                // No single value equals two different ones, so it is an array.
+                let document = field.document(.array(contained))
+                terms.append("\(field.rows.fields) @> \(bind(json: document))")
+            }
+            for value in values where contained.count <= 1 || !value.isContainable {
+                terms.append(equals([value], field))
+            }
+        case .text, .integer, .boolean, .timestamp, .nothing:
+            for value in values { terms.append(equals([value], field)) }
+        }
+        return "(" + terms.joined(separator: " AND ") + ")"
+    }
+
+    private mutating func contained(
+        by values: [WhereValue],
+        _ field: WhereField
+    ) -> String {
+        switch field.column {
+        case .textArray(let column):
+            let list = bind(.textArray(values.compactMap(\.text)))
+            return "(\(column) <@ \(list)::text[])"
+        case .json:
+            let value = value(field)
+            let test = memberTest(WhereMembers(values))
+            return """
+                CASE WHEN jsonb_typeof(\(value)) = 'array' THEN NOT EXISTS (\
+                SELECT FROM jsonb_array_elements(\(value)) AS e(value) \
+                WHERE \(test("e.value")) IS NOT TRUE) END
+                """
+        case .text, .integer, .boolean, .timestamp, .nothing: return "FALSE"
+        }
+    }
+
+    private mutating func hasSize(_ size: Int, _ field: WhereField) -> String {
+        switch field.column {
+        case .textArray(let column):
+            return "(cardinality(\(column)) = \(bind(.integer(size)))::bigint)"
+        case .json:
+            let value = value(field)
+            return """
+                CASE WHEN jsonb_typeof(\(value)) = 'array' THEN \
+                jsonb_array_length(\(value)) = \(bind(.integer(size)))::bigint END
+                """
+        case .text, .integer, .boolean, .timestamp, .nothing: return "FALSE"
+        }
+    }
+
+    // MARK: Order and patterns
+
+    private mutating func compare(
+        _ comparison: WhereTest.Comparison,
+        _ operand: WhereValue,
+        _ field: WhereField
+    ) -> String {
+        let sign = comparison.sql
+        switch (field.column, operand) {
+        case (.text(let column), .string(let text)):
+            return "(\(column) COLLATE \"C\" \(sign) \(bind(text: text)))"
+        case (.textArray(let column), .string(let text)):
+            let text = bind(text: text)
+            return """
+                EXISTS (SELECT FROM unnest(\(column)) AS e(value) \
+                WHERE e.value COLLATE "C" \(sign) \(text))
+                """
+        case (.integer(let column), .integer), (.integer(let column), .double):
+            return "(\(column)::numeric \(sign) \(bind(number: operand.json)))"
+        case (.timestamp(let column), .date(let instant)):
+            return "(\(column) \(sign) \(bind(timestamp: instant)))"
+        case (.boolean(let column), .bool(let flag)):
+            return "(\(column) \(sign) \(bind(.boolean(flag)))::boolean)"
+        case (.json, .string(let text)):
+            let text = bind(text: text)
+            return any(of: value(field)) { "\(Self.text($0)) COLLATE \"C\" \(sign) \(text)" }
+        case (.json, .integer), (.json, .double):
+            let number = bind(number: operand.json)
+            return any(of: value(field)) { value in
+                """
+                CASE WHEN jsonb_typeof(\(value)) = 'number' THEN (\(value))::numeric END \
+                \(sign) \(number)
+                """
+            }
+        case (.json, .date(let instant)):
+            let instant = bind(.integer(Int(instant.milliseconds))) + "::bigint"
+            return any(of: value(field)) { "carillon_instant(\($0)) \(sign) \(instant)" }
+        case (.json, .bool(let flag)):
+            let flag = bind(.boolean(flag)) + "::boolean"
+            return any(of: value(field)) { value in
+                """
+                CASE WHEN jsonb_typeof(\(value)) = 'boolean' THEN (\(value))::boolean END \
+                \(sign) \(flag)
+                """
+            }
+        default: return "FALSE"
+        }
+    }
+
+    /// The text of a `jsonb` that is a string, else NULL.
+    private static func text(_ value: String) -> String {
+        "(CASE WHEN jsonb_typeof(\(value)) = 'string' THEN \(value) #>> '{}' END)"
+    }
+
+    private mutating func matches(_ pattern: WherePattern, _ field: WhereField) -> String {
+        if let text = pattern.exactText { return equals([.string(text)], field) }
+        switch field.column {
+        case .text(let column):
+            return "(\(column) COLLATE \"C\" ~ \(bind(text: pattern.postgres)))"
+        case .textArray(let column):
+            let text = bind(text: pattern.postgres)
+            return """
+                EXISTS (SELECT FROM unnest(\(column)) AS e(value) \
+                WHERE e.value COLLATE "C" ~ \(text))
+                """
+        case .json:
+            let text = bind(text: pattern.postgres)
+            return any(of: value(field)) { "\(Self.text($0)) COLLATE \"C\" ~ \(text)" }
+        case .integer, .boolean, .timestamp, .nothing: return "FALSE"
+        }
+    }
+
+    // MARK: Sub-queries
+
+    private mutating func pointsInto(
+        _ query: WhereQuery,
+        _ field: WhereField
+    ) throws(WhereError) -> String {
+        guard case .json = field.column else { return "FALSE" }
+        let className = query.className ?? WhereTable.identities.className
+        let name = bind(text: className)
+        guard query.limit != nil else {
+            let ids = try select(
+                { rows, _ in rows.objectID },
+                query,
+                over: className,
+                of: field.path
+            )
+            return any(of: value(field)) { value in
+                """
+                (\(value)->>'__type' = 'Pointer' AND \(value)->>'className' = \(name) \
+                AND \(value)->>'objectId' IN (\(ids)))
+                """
+            }
+        }
+        // The ids are few: the index is asked for each.
+        let path = field.path.segments.reversed().map { bind(text: $0) }
+        let documents = try select(
+            { rows, _ in
+                let pointer = """
+                    jsonb_build_object('__type', 'Pointer', 'className', \(name), \
+                    'objectId', \(rows.objectID))
+                    """
+                let whole = path.reduce(pointer) { "jsonb_build_object(\($1), \($0))" }
+                let held = path.reduce("jsonb_build_array(\(pointer))") {
+                    "jsonb_build_object(\($1), \($0))"
+                }
+                return "ARRAY[\(whole), \(held)]"
+            },
+            query,
+            over: className,
+            of: field.path
+        )
+        return """
+            (\(field.rows.fields) @> ANY (ARRAY(\
+            SELECT unnest(found.value) FROM (\(documents)) AS found)))
+            """
+    }
+
+    private mutating func isSelected(
+        _ key: WherePath,
+        _ query: WhereQuery,
+        _ field: WhereField
+    ) throws(WhereError) -> String {
+        if case .nothing = field.column { return "FALSE" }
+        let values = try select(
+            { rows, compiler in compiler.value(WhereField(key, rows)) },
+            query,
+            over: query.className ?? WhereTable.identities.className,
+            of: field.path
+        )
+        let list = """
+            SELECT found.value FROM (\(values)) AS found \
+            WHERE found.value IS NOT NULL AND found.value <> 'null'
+            """
+        return any(of: value(field)) { "\($0) IN (\(list))" }
+    }
+
+    // MARK: Places
+
+    private mutating func bind(point: GeoPoint) -> String {
+        bind(.text("(\(Self.text(point)))")) + "::point"
+    }
+
+    /// To a billionth of a degree, as `carillon_point` has it.
+    private static func text(_ point: GeoPoint) -> String {
+        let longitude = (point.longitude * 1e9).rounded() / 1e9
+        let latitude = (point.latitude * 1e9).rounded() / 1e9
+        return "\(longitude),\(latitude)"
+    }
+
+    private mutating func isNear(
+        _ point: GeoPoint,
+        _ minimum: Double?,
+        _ maximum: Double?,
+        _ field: WhereField
+    ) -> String {
+        guard case .json = field.column else { return "FALSE" }
+        guard minimum != nil || maximum != nil else {
+            return any(of: value(field)) { "carillon_point(\($0)) IS NOT NULL" }
+        }
+        let point = bind(point: point)
+        let minimum = minimum.map { bind(.double($0)) + "::float8" }
+        let maximum = maximum.map { bind(.double($0)) + "::float8" }
+        return any(of: value(field)) { value in
+            let arc = "carillon_arc(carillon_point(\(value)), \(point))"
+            let terms = [minimum.map { "\(arc) >= \($0)" }, maximum.map { "\(arc) <= \($0)" }]
+            return "(" + terms.compactMap { $0 }.joined(separator: " AND ") + ")"
+        }
+    }
+
+    private mutating func isInBox(
+        _ southWest: GeoPoint,
+        _ northEast: GeoPoint,
+        _ field: WhereField
+    ) -> String {
+        guard case .json = field.column else { return "FALSE" }
+        let (low, high) = (bind(point: southWest), bind(point: northEast))
+        // A box whose west is east of its east spans the date line.
+        let word = southWest.longitude <= northEast.longitude ? "AND" : "OR"
+        return any(of: value(field)) { value in
+            let point = "(carillon_point(\(value)))"
+            return """
+                (\(point)[1] BETWEEN (\(low))[1] AND (\(high))[1] \
+                AND (\(point)[0] >= (\(low))[0] \(word) \(point)[0] <= (\(high))[0]))
+                """
+        }
+    }
+
+    private mutating func isInPolygon(_ points: [GeoPoint], _ field: WhereField) -> String {
+        guard case .json = field.column else { return "FALSE" }
+        let corners = points.map { "(\(Self.text($0)))" }.joined(separator: ",")
+        let polygon = bind(.text("(\(corners))")) + "::polygon"
+        return any(of: value(field)) { "\(polygon) @> carillon_point(\($0))" }
+    }
+
+    // MARK: The order of rows
+
+    mutating func order(
+        _ keys: [SortKey],
+        of condition: Where,
+        _ rows: WhereRows
+    ) -> String {
+        var terms: [String] = []
+        for key in keys {
+            let direction = key.isDescending ? "DESC NULLS LAST" : "ASC NULLS FIRST"
+            let field = WhereField(key.path, rows)
+            switch field.column {
+            case .text(let column): terms.append("\(column) COLLATE \"C\" \(direction)")
+            case .integer(let column), .boolean(let column), .timestamp(let column),
+                .textArray(let column):
+                terms.append("\(column) \(direction)")
+            case .json:
+                let value = value(field)
+                // MongoDB's order of types.
+                let rank = """
+                    CASE jsonb_typeof(\(value)) WHEN 'number' THEN 1 WHEN 'string' THEN 2 \
+                    WHEN 'object' THEN CASE WHEN carillon_instant(\(value)) IS NULL THEN 3 \
+                    ELSE 6 END WHEN 'array' THEN 4 WHEN 'boolean' THEN 5 ELSE 0 END
+                    """
+                let number =
+                    "CASE WHEN jsonb_typeof(\(value)) = 'number' THEN (\(value))::numeric END"
+                for term in [
+                    rank, number, "\(Self.text(value)) COLLATE \"C\"",
+                    "carillon_instant(\(value))",
+                    "CASE WHEN jsonb_typeof(\(value)) = 'boolean' THEN (\(value))::boolean END",
+                ] {
+                    terms.append("\(term) \(direction)")
+                }
+            case .nothing: continue
+            }
+        }
+        if keys.isEmpty, let (path, point) = condition.nearest {
+            let field = WhereField(path, rows)
+            if case .json = field.column {
+                let value = value(field)
+                terms.append("carillon_arc(carillon_point(\(value)), \(bind(point: point)))")
+            }
+        }
+        return (terms + [rows.objectID]).joined(separator: ", ")
+    }
+}
+
+extension WhereTest.Comparison {
+    fileprivate var sql: String {
+        switch self {
+        case .less: "<"
+        case .lessOrEqual: "<="
+        case .greater: ">"
+        case .greaterOrEqual: ">="
+        }
+    }
+}
+
+extension WhereValue {
+    fileprivate var text: String? {
+        if case .string(let text) = self { text } else { nil }
+    }
+
+    /// Whether `@>` of a value means that it equals this: what a single hash of the index finds.
+    fileprivate var isContainable: Bool {
+        switch self {
+        case .null, .bool, .integer, .double, .string, .pointer, .point: true
+        case .date, .structure: false
+        }
+    }
+
+    /// As the database keeps it.
+    var json: JSONValue {
+        switch self {
+        case .null: .null
+        case .bool(let flag): .bool(flag)
+        case .integer(let number): .integer(number)
+        case .double(let number): .double(number)
+        case .string(let text): .string(text)
+        case .date(let instant): ["__type": "Date", "iso": .string(instant.iso8601)]
+        case .pointer(let className, let objectID):
+            [
+                "__type": "Pointer", "className": .string(className),
+                "objectId": .string(objectID),
+            ]
+        case .point(let point):
+            [
+                "__type": "GeoPoint", "latitude": .double(point.latitude),
+                "longitude": .double(point.longitude),
+            ]
+        case .structure(let value): value
+        }
+    }
+}
+
+/// Values by the way that equality with them is asked for.
+struct WhereMembers {
+    /// Scalars, and arrays and objects: equal as a whole.
+    private(set) var exact: [JSONValue] = []
+    private(set) var points: [JSONValue] = []
+    /// Milliseconds since 1970: one moment has many texts.
+    private(set) var dates: [Int?] = []
+    private(set) var pointers: [String: [String?]] = [:]
+    private var values: [WhereValue]
+
+    init(_ values: [WhereValue]) {
+        self.values = values
+        sort()
+    }
+
+    var isEmpty: Bool { values.isEmpty }
+
+    /// Takes out, each once, what `@>` can be asked for; nothing where there is more of it than that.
+    mutating func takeContainable(upTo limit: Int) -> [JSONValue] {
+        let containable = values.filter(\.isContainable)
+        guard containable.count <= limit else { return [] }
+        values.removeAll(where: \.isContainable)
+        sort()
+        var seen: Set<String> = []
+        return containable.map(\.json).filter { seen.insert($0.text).inserted }
+    }
+
+    private mutating func sort() {
+        (exact, points, dates, pointers) = ([], [], [], [:])
+        for value in values {
+            switch value {
+            case .null, .bool, .integer, .double, .string, .structure: exact.append(value.json)
+            case .point: points.append(value.json)
+            case .date(let instant): dates.append(Int(instant.milliseconds))
+            case .pointer(let className, let objectID):
+                pointers[className, default: []].append(objectID)
+            }
+        }
+    }
+}

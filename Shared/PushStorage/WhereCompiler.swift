@@ -1,0 +1,187 @@
+import JSON
+package import Postgres
+package import PushCore
+
+/// Turns a `where` into a condition of SQL. Pure.
+///
+/// Everything that came from outside, field names included, travels as a bound parameter. No
+/// accepted condition makes the statement fail: casts are guarded by the value's type (`CASE` keeps
+/// the order), and what could still overflow is kept out by the parser or by the functions of
+/// migration 9.
+///
+/// A test may yield NULL where it does not hold, as SQL's AND and OR let it be; what negates asks
+/// `IS NOT TRUE`, so a missing field is matched by "not", as it should.
+///
+/// What an index can serve is written so that it does: equality of a field of the app's own as
+/// `fields @> …` (GIN), channels as `@>` and `&&` (GIN), object ids and times by their columns.
+/// Numbers and dates of the app's own fields are compared by an expression of their own, beside the
+/// arm for arrays, for indexes that an operator asks for.
+package struct WhereCompiler: Sendable {
+    /// What `$1` and on are bound to.
+    package private(set) var parameters: [PostgresValue]
+    private let app: String
+    private var appParameter: String?
+    private var known: [String: String] = [:]
+    private var tables = 0
+
+    /// Up to this many values an index is asked for each; more are compared by hashing.
+    static let maximumProbes = 100
+
+    /// - Parameters:
+    ///   - app: Whose objects sub-queries select.
+    ///   - parameters: What the statement around binds already.
+    package init(app: String, parameters: [PostgresValue] = []) {
+        self.app = app
+        self.parameters = parameters
+    }
+
+    /// The condition on rows of `installations`, under that name in the statement around. It does
+    /// not name the app.
+    ///
+    /// - Throws: `WhereError` for a sub-query over a class that is not kept.
+    package mutating func installations(
+        _ condition: Where,
+        as alias: String
+    ) throws(WhereError) -> String {
+        try compile(condition, WhereRows(table: .installations, alias: alias))
+    }
+
+    /// What to order by. The object id decides what is equal otherwise.
+    package mutating func order(
+        _ keys: [SortKey],
+        of condition: Where,
+        as alias: String
+    ) -> String {
+        order(keys, of: condition, WhereRows(table: .installations, alias: alias))
+    }
+
+    package mutating func bind(_ value: PostgresValue) -> String {
+        parameters.append(value)
+        return "$\(parameters.count)"
+    }
+
+    // MARK: Structure
+
+    mutating func compile(_ condition: Where, _ rows: WhereRows) throws(WhereError) -> String {
+        switch condition {
+        case .all(let parts):
+            return parts.isEmpty ? "TRUE" : try join(parts, " AND ", rows)
+        case .any(let parts):
+            return parts.isEmpty ? "FALSE" : try join(parts, " OR ", rows)
+        case .none(let parts):
+            return try "(\(compile(.any(parts), rows)) IS NOT TRUE)"
+        case .field(let path, let test):
+            return try compile(test, of: WhereField(path, rows))
+        }
+    }
+
+    private mutating func join(
+        _ parts: [Where],
+        _ word: String,
+        _ rows: WhereRows
+    ) throws(WhereError) -> String {
+        var terms: [String] = []
+        for part in parts { terms.append(try compile(part, rows)) }
+        return "(" + terms.joined(separator: word) + ")"
+    }
+
+    // MARK: Parameters
+
+    /// A text is bound once, however often it is used.
+    mutating func bind(text: String) -> String {
+        if let name = known[text] { return name }
+        let name = bind(.text(text)) + "::text"
+        known[text] = name
+        return name
+    }
+
+    mutating func bind(json: JSONValue) -> String { bind(.json(json)) + "::jsonb" }
+
+    mutating func bind(number: JSONValue) -> String { bind(.text(number.text)) + "::numeric" }
+
+    /// Ends of years that `timestamptz` takes; no column holds what is beyond.
+    mutating func bind(timestamp: Instant) -> String {
+        let instant = min(max(timestamp, .earliest), .latest)
+        return bind(.timestamp(instant.microseconds)) + "::timestamptz"
+    }
+
+    private mutating func bindApp() -> String {
+        if let appParameter { return appParameter }
+        let name = bind(.text(app))
+        appParameter = name
+        return name
+    }
+
+    // MARK: Sub-queries
+
+    /// The rows that a sub-query selects, each as `value`.
+    mutating func select(
+        _ value: (WhereRows, inout WhereCompiler) -> String,
+        _ query: WhereQuery,
+        over className: String,
+        of field: WherePath
+    ) throws(WhereError) -> String {
+        guard let table = WhereTable(className: className) else {
+            throw WhereError(
+                code: 103,
+                field: field.text,
+                "the class \(className.prefix(100)) cannot be queried here"
+            )
+        }
+        tables += 1
+        let rows = WhereRows(table: table, alias: "q\(tables)")
+        let app = bindApp()
+        let value = value(rows, &self)
+        let condition = try compile(query.condition, rows)
+        var sql = """
+            SELECT \(value) AS value FROM \(table.name) \(rows.alias)
+            WHERE \(rows.alias).app = \(app) AND \(condition)
+            """
+        if let limit = query.limit {
+            let order = order(query.order, of: query.condition, rows)
+            sql += " ORDER BY \(order) LIMIT \(bind(.integer(limit)))::bigint"
+            if query.skip > 0 { sql += " OFFSET \(bind(.integer(query.skip)))::bigint" }
+        }
+        return sql
+    }
+}
+
+/// The rows that a condition is about.
+struct WhereRows: Sendable {
+    let table: WhereTable
+    let alias: String
+
+    func column(_ name: String) -> String { "\(alias).\(name)" }
+    var fields: String { column("fields") }
+    var objectID: String { column(table.objectID) }
+}
+
+/// One field of such rows.
+struct WhereField: Sendable {
+    let path: WherePath
+    let rows: WhereRows
+
+    init(_ path: WherePath, _ rows: WhereRows) {
+        self.path = path
+        self.rows = rows
+    }
+
+    var column: WhereTable.Column {
+        switch rows.table.column(of: path) {
+        case .text(let name): .text(rows.column(name))
+        case .textArray(let name): .textArray(rows.column(name))
+        case .integer(let name): .integer(rows.column(name))
+        case .boolean(let name): .boolean(rows.column(name))
+        case .timestamp(let name): .timestamp(rows.column(name))
+        case .json: .json
+        case .nothing: .nothing
+        }
+    }
+
+    /// The whole of `fields` that holds just this value, for `@>`.
+    func document(_ value: JSONValue) -> JSONValue {
+        path.segments.reversed().reduce(value) { inner, segment in
+            .object(JSONObject([(segment, inner)]))
+        }
+    }
+}

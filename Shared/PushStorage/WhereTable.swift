@@ -1,0 +1,70 @@
+import PushCore
+
+/// Where the fields of one class are kept.
+enum WhereTable: Sendable {
+    case installations, identities
+
+    /// The classes that a sub-query may name.
+    init?(className: String) {
+        switch className {
+        case "_Installation": self = .installations
+        case "_User": self = .identities
+        default: return nil
+        }
+    }
+
+    var className: String {
+        switch self {
+        case .installations: "_Installation"
+        case .identities: "_User"
+        }
+    }
+
+    var name: String {
+        switch self {
+        case .installations: "installations"
+        case .identities: "identities"
+        }
+    }
+
+    var objectID: String {
+        switch self {
+        case .installations: "object_id"
+        case .identities: "id"
+        }
+    }
+
+    /// How one field is kept.
+    enum Column: Sendable {
+        case text(String)
+        case textArray(String)
+        case integer(String)
+        case boolean(String)
+        case timestamp(String)
+        /// In `fields`, under a path.
+        case json
+        /// A path into something that is no object.
+        case nothing
+    }
+
+    func column(of path: WherePath) -> Column {
+        let own: Column? =
+            switch (self, path.segments.first ?? "") {
+            case (_, "objectId"): .text(objectID)
+            case (_, "createdAt"): .timestamp("created_at")
+            case (_, "updatedAt"): .timestamp("updated_at")
+            case (.installations, "deviceType"): .text("device_type")
+            case (.installations, "installationId"): .text("installation_id")
+            case (.installations, "timeZone"): .text("time_zone")
+            case (.installations, "apnsTopic"): .text("apns_topic")
+            case (.installations, "vendor"): .text("vendor")
+            case (.installations, "deviceProfile"): .text("device_profile")
+            case (.installations, "channels"): .textArray("channels")
+            case (.installations, "badge"): .integer("badge")
+            case (.installations, "valid"): .boolean("valid")
+            default: nil
+            }
+        guard let own else { return .json }
+        return path.segments.count == 1 ? own : .nothing
+    }
+}
