@@ -95,7 +95,7 @@ extension Command {
             ["app", app.id], ["created", app.createdAt.iso8601],
             ["installations", String(installations)],
         ]
-        if !app.settings.isEmpty { rows.append(["settings", app.settings.text]) }
+        for line in AppSettings(app.settings).lines { rows.append(["setting", line]) }
         for credential in credentials {
             rows.append([
                 "credential",
@@ -111,7 +111,7 @@ extension Command {
 
     static let appSet = Command(
         words: ["app", "set"],
-        summary: "changes a setting of an app: mpns=on|off",
+        summary: "changes a setting of an app; app show lists them all",
         operands: ["app", "name=value"],
         requiredOperands: 2,
         options: [json]
@@ -131,7 +131,7 @@ extension Command {
         if arguments.has("--json") {
             Terminal.say(.object(shown(app)))
         } else {
-            Terminal.say("\(app.id): \(app.settings.text)")
+            Terminal.say("\(app.id): \(text)")
         }
         return 0
     }
@@ -147,7 +147,9 @@ extension Command {
     private static func shown(_ app: StoredApp) -> JSONObject {
         [
             "id": .string(app.id), "createdAt": .string(app.createdAt.iso8601),
-            "settings": .object(app.settings),
+            "settings": .object(
+                JSONObject(AppSettings(app.settings).shown.map { ($0.name, $0.value) })
+            ),
         ]
     }
 

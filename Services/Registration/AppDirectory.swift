@@ -1,6 +1,6 @@
 import Cryptography
 import EventLoop
-import JSON
+import PushCore
 import PushStorage
 
 /// An app as its callers meet it: its keys, readable, and what its owner has set.
@@ -8,12 +8,7 @@ struct AppAccess: Sendable {
     let id: String
     let appKey: String
     let masterKey: String
-    let settings: JSONObject
-
-    /// `client-push=on`: whether the app key may send pushes. Off unless set.
-    var clientsMayPush: Bool {
-        settings["client-push"] == "on" || settings["client-push"] == true
-    }
+    let settings: AppSettings
 }
 
 /// The apps of one loop, read from the database and kept for a few seconds.
@@ -71,7 +66,7 @@ actor AppDirectory {
             id: stored.id,
             appKey: try opened(stored.appKeySealed, StoredApp.appKeyContext(stored.id)),
             masterKey: try opened(stored.masterKeySealed, StoredApp.masterKeyContext(stored.id)),
-            settings: stored.settings
+            settings: AppSettings(stored.settings)
         )
         if entries.count >= Self.maximumEntries { entries.removeAll() }
         entries[id] = Entry(app: app, readAt: now)

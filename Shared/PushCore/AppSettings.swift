@@ -1,23 +1,45 @@
 package import JSON
 
 /// What an operator decides for one app: `carillon app set <app> <name>=<value>`.
+///
+/// What is stored holds only what was set; the rest are the defaults below. What a later version
+/// stored, or no value of this one, counts as not set.
 package struct AppSettings: Sendable, Equatable {
+    /// `client-push`: whether the app key may send pushes, list and cancel them. Every shipped app
+    /// carries that key, so whoever unpacks one could ring all phones: off.
+    package var clientsMayPush = false
+    /// `client-find`: whether the app key may list and count objects. Off: it may only read one by
+    /// its id.
+    package var clientsMayFind = false
+    /// `client-delete`: whether the app key may delete objects.
+    package var clientsMayDelete = false
+    /// `valid-days`: after so many days without a word of it, an installation is no longer valid.
+    package var validDays = 60
+    /// `delete-days`: an installation that has been invalid for so many days is deleted.
+    package var deleteDays = 120
     /// `mpns`: whether Windows Phone's old channels are sent to.
     package var sendsToMPNS = true
+    /// `requests-per-minute`: what one key of the app may ask of one loop of the registration
+    /// service; 0: no limit of its own. No limit by default, since all devices of an app share one
+    /// app key: a limit that is too low locks them all out.
+    package var maximumRequestsPerMinute = 0
+    /// `pushes-per-minute`: how often the app may send over HTTP (LeanCloud's own limit is 600);
+    /// 0: no limit. What comes by Kafka is not counted.
+    package var maximumPushesPerMinute = 600
 
-    /// From what is stored; what this version does not know, it leaves alone.
-    package init(_ object: JSONObject = [:]) {
-        sendsToMPNS = object["mpns"]?.bool ?? true
+    package init() {}
+
+    /// From what is stored.
+    package init(_ object: JSONObject) {
+        for setting in Self.all {
+            if let value = object[setting.name] { setting.read(value, &self) }
+        }
     }
 
     /// A setting that is none, or a value that it does not take.
     package struct InvalidChange: Error, Equatable, Sendable, CustomStringConvertible {
         package let description: String
     }
-
-    private static let planned = [
-        "client-push", "valid-days", "delete-days", "secure-ids",
-    ]
 
     /// What `name=value` changes in what is stored.
     package static func change(_ text: String) throws(InvalidChange) -> JSONObject {
@@ -26,13 +48,102 @@ package struct AppSettings: Sendable, Equatable {
         guard parts.count == 2 else {
             throw InvalidChange(description: "a setting is name=value, as in mpns=off")
         }
-        switch (name, parts[1]) {
-        case ("mpns", "on"): return ["mpns": true]
-        case ("mpns", "off"): return ["mpns": false]
-        case ("mpns", _): throw InvalidChange(description: "mpns must be on or off")
-        case (_, _) where planned.contains(name):
+        if planned.contains(name) {
             throw InvalidChange(description: "the setting \(name) is not in this version")
-        case _: throw InvalidChange(description: "there is no setting \(name)")
+        }
+        guard let setting = all.first(where: { $0.name == name }) else {
+            let names = all.map(\.name).joined(separator: ", ")
+            throw InvalidChange(description: "there is no setting \(name); there are \(names)")
+        }
+        guard let value = setting.value(String(parts[1])) else {
+            throw InvalidChange(description: "\(name) must be \(setting.takes)")
+        }
+        return [name: value]
+    }
+
+    /// Every setting by its name, in the order in which they are shown.
+    package var shown: [(name: String, value: JSONValue)] {
+        Self.all.map { ($0.name, $0.show(self)) }
+    }
+
+    /// As `change` takes it: `client-push=off`.
+    package var lines: [String] {
+        shown.map { name, value in
+            switch value {
+            case .bool(let isOn): "\(name)=\(isOn ? "on" : "off")"
+            default: "\(name)=\(value.text)"
+            }
         }
     }
+
+    private static let planned = ["secure-ids"]
+
+    /// One setting: a switch, or a whole number within bounds.
+    private enum Setting: Sendable {
+        case toggle(String, @Sendable () -> WritableKeyPath<AppSettings, Bool>)
+        case number(
+            String,
+            ClosedRange<Int>,
+            @Sendable () -> WritableKeyPath<AppSettings, Int>
+        )
+
+        var name: String {
+            switch self {
+            case .toggle(let name, _): name
+            case .number(let name, _, _): name
+            }
+        }
+
+        var takes: String {
+            switch self {
+            case .toggle: "on or off"
+            case .number(_, let range, _):
+                "a whole number, \(range.lowerBound) to \(range.upperBound)"
+            }
+        }
+
+        func value(_ text: String) -> JSONValue? {
+            switch self {
+            case .toggle:
+                switch text {
+                case "on": return true
+                case "off": return false
+                default: return nil
+                }
+            case .number(_, let range, _):
+                guard let number = Int(text), range.contains(number) else { return nil }
+                return JSONValue(number)
+            }
+        }
+
+        func read(_ value: JSONValue, _ settings: inout AppSettings) {
+            switch self {
+            case .toggle(_, let path):
+                if let isOn = value.bool { settings[keyPath: path()] = isOn }
+            case .number(_, let range, let path):
+                guard let number = value.integer,
+                    range.contains(number)
+                else { return }
+                settings[keyPath: path()] = number
+            }
+        }
+
+        func show(_ settings: AppSettings) -> JSONValue {
+            switch self {
+            case .toggle(_, let path): .bool(settings[keyPath: path()])
+            case .number(_, _, let path): JSONValue(settings[keyPath: path()])
+            }
+        }
+    }
+
+    private static let all: [Setting] = [
+        .toggle("client-push") { \.clientsMayPush },
+        .toggle("client-find") { \.clientsMayFind },
+        .toggle("client-delete") { \.clientsMayDelete },
+        .number("valid-days", 1...3650) { \.validDays },
+        .number("delete-days", 1...3650) { \.deleteDays },
+        .toggle("mpns") { \.sendsToMPNS },
+        .number("requests-per-minute", 0...10_000_000) { \.maximumRequestsPerMinute },
+        .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
+    ]
 }

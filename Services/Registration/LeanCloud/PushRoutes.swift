@@ -31,7 +31,7 @@ extension LeanCloudSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
-        guard caller.rights == .master || caller.app.clientsMayPush else {
+        guard caller.rights == .master || caller.app.settings.clientsMayPush else {
             throw LeanCloudError.masterKeyNeeded(for: "Sending a push")
         }
         var body = try request.jsonObject()

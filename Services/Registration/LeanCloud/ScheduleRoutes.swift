@@ -37,7 +37,7 @@ extension LeanCloudSurface {
 
     /// Whoever may send may also take back.
     private func requireSender(_ caller: Caller, for action: String) throws(LeanCloudError) {
-        guard caller.rights == .master || caller.app.clientsMayPush else {
+        guard caller.rights == .master || caller.app.settings.clientsMayPush else {
             throw .masterKeyNeeded(for: action)
         }
     }

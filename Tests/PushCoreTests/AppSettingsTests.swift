@@ -1,0 +1,56 @@
+import JSON
+import PushCore
+import Testing
+
+struct AppSettingsTests {
+    @Test("What nobody has set keeps the app key from sending, listing and deleting")
+    func defaultsAreSafe() {
+        let settings = AppSettings([:])
+        #expect(!settings.clientsMayPush && !settings.clientsMayFind && !settings.clientsMayDelete)
+        #expect(settings.validDays == 60 && settings.deleteDays == 120)
+        #expect(settings.sendsToMPNS)
+        #expect(settings.maximumRequestsPerMinute == 0 && settings.maximumPushesPerMinute == 600)
+    }
+
+    @Test("Each setting that is shown can be set, and is read back as it was set")
+    func everySettingTakesWhatItShows() throws {
+        let changes = [
+            "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
+            "delete-days=7", "mpns=off", "requests-per-minute=100", "pushes-per-minute=0",
+        ]
+        var stored: JSONObject = [:]
+        for text in changes {
+            for (name, value) in try AppSettings.change(text) { stored[name] = value }
+        }
+        #expect(AppSettings(stored).lines == changes)
+        #expect(AppSettings([:]).lines.count == changes.count)
+        for line in AppSettings([:]).lines { _ = try AppSettings.change(line) }
+    }
+
+    @Test(
+        "A change that cannot be made names the setting and what it takes",
+        arguments: [
+            ("client-push", "name=value"), ("client-push=yes", "client-push must be on or off"),
+            ("mpns=", "mpns must be on or off"),
+            ("valid-days=0", "valid-days must be a whole number, 1 to 3650"),
+            ("delete-days=many", "delete-days must be a whole number"),
+            ("pushes-per-minute=-1", "pushes-per-minute must be a whole number, 0 to"),
+            ("secure-ids=int31", "secure-ids is not in this version"),
+            ("colour=red", "no setting colour"), ("=", "no setting"),
+        ]
+    )
+    func refusalsNameTheSetting(text: String, named: String) {
+        let error = #expect(throws: AppSettings.InvalidChange.self) {
+            try AppSettings.change(text)
+        }
+        #expect(error?.description.contains(named) == true, "\(error?.description ?? "")")
+    }
+
+    @Test("What a later version stored, or no value of this one, counts as not set")
+    func foreignValuesAreNotSet() {
+        let settings = AppSettings([
+            "valid-days": 0, "delete-days": "7", "mpns": "off", "client-push": 1, "new": true,
+        ])
+        #expect(settings == AppSettings())
+    }
+}
