@@ -32,6 +32,8 @@ package enum Where: Sendable, Equatable {
 package struct WherePath: Sendable, Hashable {
     package let segments: [String]
 
+    package init(segments: [String]) { self.segments = segments }
+
     package var text: String { segments.joined(separator: ".") }
 }
 

@@ -62,6 +62,8 @@ enum WhereTable: Sendable {
             case (.installations, "channels"): .textArray("channels")
             case (.installations, "badge"): .integer("badge")
             case (.installations, "valid"): .boolean("valid")
+            case (.installations, "$identity"): .text("identity")
+            case (.installations, "$provider"): .text("provider")
             default: nil
             }
         guard let own else { return .json }

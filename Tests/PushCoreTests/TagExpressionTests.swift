@@ -1,0 +1,76 @@
+import PushCore
+import Testing
+
+@Suite("Tag expressions")
+struct TagExpressionTests {
+    @Test(
+        "! binds before &&, that before ||, and parentheses group",
+        arguments: [
+            ("a", TagExpression.tag("a")),
+            (" follows_mets ", .tag("follows_mets")),
+            ("a||b&&c", .any([.tag("a"), .all([.tag("b"), .tag("c")])])),
+            ("(a || b) && c", .all([.any([.tag("a"), .tag("b")]), .tag("c")])),
+            ("!a && b", .all([.not(.tag("a")), .tag("b")])),
+            ("!(a && b)", .not(.all([.tag("a"), .tag("b")]))),
+            ("((a))", .tag("a")),
+            ("!!a", .not(.not(.tag("a")))),
+            ("user:me@x.org-1#2", .tag("user:me@x.org-1#2")),
+            ("undefined", .tag("undefined")),
+            ("$InstallationId:{abc} && template1", .all([.installation("abc"), .tag("template1")])),
+            ("$InstallationId:abc", .installation("abc")),
+            ("$UserId:{user 42}", .user("user 42")),
+            ("!$userid:u", .not(.user("u"))),
+        ]
+    )
+    func reads(_ text: String, _ expected: TagExpression) throws {
+        #expect(try TagExpression.parse(text) == expected)
+    }
+
+    @Test(
+        "What cannot be read is refused with its place",
+        arguments: [
+            ("", 1), ("   ", 4), ("a b", 3), ("a &", 3), ("a && ", 6), ("a & b", 3), ("(a", 1),
+            ("a)", 2), ("a || && b", 6), ("!", 2), ("()", 2), ("a,b", 2), ("$Other:{x}", 1),
+            ("a && $UserId:{x", 6), ("$UserId:{}", 1), ("$InstallationId", 1),
+        ]
+    )
+    func refuses(_ text: String, _ position: Int) {
+        let error = #expect(throws: TagExpressionError.self) { try TagExpression.parse(text) }
+        #expect(error?.position == position, "\(text): \(error?.description ?? "")")
+    }
+
+    @Test("20 tags joined by || alone, else 6")
+    func bounds() throws {
+        func tags(_ count: Int) -> [String] { (1...count).map { "t\($0)" } }
+        _ = try TagExpression.parse(tags(20).joined(separator: "||"))
+        _ = try TagExpression.parse(tags(6).joined(separator: " && "))
+        for text in [
+            tags(21).joined(separator: "||"), tags(7).joined(separator: " && "),
+            tags(6).joined(separator: " || ") + " || !t7",
+            String(repeating: "(", count: 40) + "a" + String(repeating: ")", count: 40),
+            String(repeating: "a", count: 121),
+        ] {
+            #expect(throws: TagExpressionError.self) { try TagExpression.parse(text) }
+        }
+    }
+
+    @Test("A device's tags are its channels, its id and its user's; with a template, its tags too")
+    func condition() throws {
+        let expression = try TagExpression.parse("a && !$UserId:{u}")
+        #expect(
+            expression.condition()
+                == .all([
+                    .field(WherePath(segments: ["channels"]), .equal(.string("a"))),
+                    .none([.field(.identity, .equal(.string("u")))]),
+                ])
+        )
+        let extra = WherePath(segments: ["x", "tags"])
+        #expect(
+            try TagExpression.parse("a").condition(also: extra)
+                == .any([
+                    .field(WherePath(segments: ["channels"]), .equal(.string("a"))),
+                    .field(extra, .equal(.string("a"))),
+                ])
+        )
+    }
+}
