@@ -16,7 +16,7 @@ struct TagExpressionTests {
             ("!!a", .not(.not(.tag("a")))),
             ("user:me@x.org-1#2", .tag("user:me@x.org-1#2")),
             ("undefined", .tag("undefined")),
-            ("$InstallationId:{abc} && template1", .all([.installation("abc"), .tag("template1")])),
+            ("$InstallationId:{abc} && t1", .all([.installation("abc"), .tag("t1")])),
             ("$InstallationId:abc", .installation("abc")),
             ("$UserId:{user 42}", .user("user 42")),
             ("!$userid:u", .not(.user("u"))),
