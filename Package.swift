@@ -167,7 +167,7 @@ let package = Package(
             "DispatcherTests",
             ["Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore", "JSON"]
         ),
-        tests("RegistrationTests", ["Registration", "HTTPServer", "JSON"]),
+        tests("RegistrationTests", ["Registration", "HTTPServer", "PushCore", "JSON"]),
         tests("CLITests", ["CLI", "PushCore"]),
         tests(
             "IntegrationTests",

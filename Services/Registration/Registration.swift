@@ -65,8 +65,11 @@ func makeParts(
             LeanCloudSurface(
                 database: database,
                 apps: apps,
-                topics: configuration.topics,
-                saved: runtime.metrics.counter(.installationsSaved)
+                objects: ObjectOperations(
+                    database: database,
+                    saved: runtime.metrics.counter(.installationsSaved)
+                ),
+                pushes: PushOperations(database: database, topics: configuration.topics)
             ),
             runtime
         )
@@ -101,7 +104,7 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
     router.notFound = { request in
         guard LeanCloudSurface.owns(request.path) else { return notFound(request) }
         return withCORS(
-            LeanCloudError(status: 404, code: 1, "There is nothing at this path.").response
+            LeanCloudSurface.nothing(at: request.path).leanCloudResponse
         )
     }
     let nothing = router.notFound
@@ -110,14 +113,14 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
         // Browsers may ask about any path; that alone does not make it one of ours.
         guard allowed != [.options] else { return nothing(request) }
         return withCORS(
-            LeanCloudError(status: 405, code: 1, "This path does not take this method.").response
+            LeanCloudError.wrongMethod.leanCloudResponse
         )
     }
     router.errorResponse = { error, request in
         guard LeanCloudSurface.owns(request.path) else { return errorResponse(error, request) }
         let response =
             LeanCloudSurface.response(to: error)
-            ?? LeanCloudError(status: 500, code: 1, "Internal error.").response
+            ?? ObjectError.internal.leanCloudResponse
         return withCORS(response)
     }
     return router

@@ -152,7 +152,7 @@ extension Installation {
     }
 
     /// What `jsonb` takes: text without NUL, and numbers of a size that it holds exactly.
-    private static func canBeKept(_ value: JSONValue) -> Bool {
+    static func canBeKept(_ value: JSONValue) -> Bool {
         switch value {
         case .null, .bool, .integer, .double: true
         case .number: false

@@ -8,7 +8,7 @@ struct Migration: Sendable {
     let statements: [String]
 
     static let all: [Migration] = [
-        .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth,
+        .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

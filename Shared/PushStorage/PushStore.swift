@@ -13,7 +13,7 @@ package struct StoredPush: Sendable, Equatable {
     package var status: PushStatus
     /// Why it failed as a whole.
     package var error: String?
-    /// `unknownFields`: what the request held beyond the contract.
+    /// `unknownFields`: what the request held beyond the contract; `notificationId`: its label.
     package var notes: JSONObject
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
@@ -78,10 +78,15 @@ package struct NewPush: Sendable {
     var lane: Int { request.isDirect ? 0 : 1 }
 
     var notes: JSONObject {
-        guard !request.unknownFields.isEmpty else { return [:] }
-        // Field names may hold what `jsonb` refuses.
-        let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
-        return ["unknownFields": .array(names.map(JSONValue.string))]
+        var notes: JSONObject = [:]
+        if !request.unknownFields.isEmpty {
+            // Field names may hold what `jsonb` refuses.
+            let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
+            notes["unknownFields"] = .array(names.map(JSONValue.string))
+        }
+        // Here it can be searched for; the request itself is never looked into.
+        if let label = request.notificationLabel { notes["notificationId"] = .string(label) }
+        return notes
     }
 }
 
@@ -97,9 +102,30 @@ package struct PushStore: Sendable {
     /// Keeps a push that came over HTTP and the record that will carry it to Kafka, in one
     /// transaction: accepted means kept.
     ///
-    /// - Returns: The push's record. Where the id is known already it is that of the first time.
-    package func accept(_ push: NewPush, record: OutboxRecord) async throws -> StoredPush {
+    /// A request key of the last five minutes names a push that was accepted then: the same again is
+    /// a repeat, and is not sent.
+    ///
+    /// - Returns: The push's record. Where the id, or the request key, is known already it is that of
+    ///   the first time.
+    /// - Throws: `TooManyWaiting` where it would have to wait for its time, beside as many others of
+    ///   the app as may.
+    package func accept(
+        _ push: NewPush,
+        record: OutboxRecord,
+        requestKey: String? = nil,
+        maximumWaiting: Int? = nil
+    ) async throws -> StoredPush {
         try await database.transaction { transaction in
+            if let requestKey,
+                let known = try await Self.claim(requestKey, for: push, transaction)
+            {
+                return known
+            }
+            if push.releaseAt != nil, let maximumWaiting,
+                try await Self.waiting(in: push.app, transaction) >= maximumWaiting
+            {
+                throw TooManyWaiting()
+            }
             let inserted = try await transaction.execute(
                 """
                 INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
@@ -131,6 +157,63 @@ package struct PushStore: Sendable {
             }
             return try Self.push(row)
         }
+    }
+
+    /// Makes the request key the push's.
+    ///
+    /// - Returns: The push that has it already.
+    private static func claim(
+        _ requestKey: String,
+        for push: NewPush,
+        _ transaction: PostgresTransaction
+    ) async throws -> StoredPush? {
+        let key: [PostgresValue] = [
+            .text(push.app), .text(requestKeySource), .text(requestKey),
+        ]
+        let claimed = try await transaction.execute(
+            """
+            INSERT INTO event_keys AS known (app, source, id, push_id) VALUES ($1, $2, $3, $4)
+            ON CONFLICT (app, source, id) DO UPDATE
+                SET push_id = excluded.push_id, created_at = excluded.created_at
+                WHERE known.created_at < excluded.created_at - interval '5 minutes'
+            RETURNING push_id
+            """,
+            key + [.uuid(push.id)]
+        )
+        if claimed.first != nil { return nil }
+        let known = try await transaction.execute(
+            """
+            SELECT \(columns) FROM pushes WHERE id = (
+                SELECT push_id FROM event_keys WHERE app = $1 AND source = $2 AND id = $3)
+            """,
+            key
+        )
+        guard let row = known.first else {
+            throw StorageError(.conflict, "the push went away meanwhile", isRetryable: true)
+        }
+        return try Self.push(row)
+    }
+
+    /// Beside the sources that events name, in the table that keeps their keys.
+    private static let requestKeySource = "carillon/req_id"
+
+    /// How many pushes of an app wait for their time. Who asks keeps others from adding to them
+    /// until his transaction ends.
+    private static func waiting(
+        in app: String,
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        let results = try await transaction.pipeline([
+            (
+                "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || $1::text, 0))",
+                [.text("schedules \(app)")]
+            ),
+            (
+                "SELECT count(*) AS count FROM pushes WHERE is_waiting AND app = $1",
+                [.text(app)]
+            ),
+        ])
+        return try results[1].first?.integer("count") ?? 0
     }
 
     /// A push, with the progress of its shards.
@@ -282,4 +365,9 @@ package struct PushStore: Sendable {
             finishedAt: try row.instantOrNil("finished_at")
         )
     }
+}
+
+/// As many scheduled pushes as an app may have wait already.
+package struct TooManyWaiting: Error, Equatable, Sendable {
+    package init() {}
 }

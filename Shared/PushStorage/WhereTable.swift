@@ -3,6 +3,8 @@ import PushCore
 /// Where the fields of one class are kept.
 enum WhereTable: Sendable {
     case installations, identities
+    /// What clients see of pushes; no class of a sub-query.
+    case pushRecords
 
     /// The classes that a sub-query may name.
     init?(className: String) {
@@ -17,6 +19,7 @@ enum WhereTable: Sendable {
         switch self {
         case .installations: "_Installation"
         case .identities: "_User"
+        case .pushRecords: "_Notification"
         }
     }
 
@@ -24,12 +27,13 @@ enum WhereTable: Sendable {
         switch self {
         case .installations: "installations"
         case .identities: "identities"
+        case .pushRecords: "pushes"
         }
     }
 
     var objectID: String {
         switch self {
-        case .installations: "object_id"
+        case .installations, .pushRecords: "object_id"
         case .identities: "id"
         }
     }
@@ -48,6 +52,9 @@ enum WhereTable: Sendable {
     }
 
     func column(of path: WherePath) -> Column {
+        if case .pushRecords = self {
+            return path.segments.count == 1 ? Self.pushColumn(path.segments[0]) : .nothing
+        }
         let own: Column? =
             switch (self, path.segments.first ?? "") {
             case (_, "objectId"): .text(objectID)
@@ -68,5 +75,26 @@ enum WhereTable: Sendable {
             }
         guard let own else { return .json }
         return path.segments.count == 1 ? own : .nothing
+    }
+
+    private static func pushColumn(_ name: String) -> Column {
+        switch name {
+        case "objectId": .text("object_id")
+        case "notificationId": .text("notification_id")
+        case "status": .text("status_text")
+        case "prod": .text("prod")
+        case "createdAt": .timestamp("accepted_at")
+        case "updatedAt": .timestamp("updated_at")
+        case "push-time": .timestamp("push_time")
+        case "devices", "subscribers", "targeted": .integer("targeted")
+        case "successes", "delivered": .integer("delivered")
+        case "errors", "failed": .integer("failed")
+        case "invalidTokens": .integer("invalid_tokens")
+        case "expired": .integer("expired")
+        case "suppressed": .integer("suppressed")
+        case "inDoubt": .integer("in_doubt")
+        case "pending": .integer("pending")
+        default: .nothing
+        }
     }
 }

@@ -1,12 +1,6 @@
 import Cryptography
 package import HTTPServer
 
-/// What a caller may do.
-package enum CallerRights: Equatable, Sendable {
-    case client
-    case master
-}
-
 /// What a request says of who sends it: the app's id, and a proof that the sender has its key.
 ///
 /// `X-LC-Key` carries the key itself, with `,master` behind it for the master key. `X-LC-Sign`

@@ -1,33 +1,37 @@
 import HTTPServer
 import JSON
-import Observability
 import PushCore
-import PushEvents
 import PushStorage
 
 /// LeanCloud's REST API 1.1 under `/1.1`: routes, who may call them, and errors in its own form.
 ///
-/// One value a loop, over that loop's database.
+/// A call comes over HTTP, as a browser's form (a POST whose text names the method and the keys), or
+/// as an item of a batch; all three meet in `LeanCloudRoute`s. One value a loop, over that loop's
+/// database.
 struct LeanCloudSurface: Sendable {
     let database: PushDatabase
     let apps: AppDirectory
-    let topics: KafkaTopics
-    let saved: Counter
+    let objects: ObjectOperations
+    let pushes: PushOperations
 
-    /// Who called: an app, and what its key lets the caller do.
-    struct Caller: Sendable {
-        let app: AppAccess
-        let rights: CallerRights
+    /// All of the surface, a literal path before one with names in it.
+    var routes: [LeanCloudRoute] {
+        objectRoutes + recordRoutes + pushRoutes + scheduleRoutes + queryRoutes + batchRoutes
+            + otherClasses
     }
 
-    typealias Handler = @Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse
-
     func addRoutes(to router: inout Router) {
-        addInstallationRoutes(to: &router)
-        addPushRoutes(to: &router)
-        router.on(.get, "/1.1/date") { _ in
-            withCORS(.json(["__type": "Date", "iso": .string(Instant.now().iso8601)]))
+        let byPattern = Dictionary(grouping: routes, by: \.pattern)
+        for (pattern, routes) in byPattern {
+            let handlers = Dictionary(routes.map { ($0.method, $0.handler) }) { first, _ in first }
+            // A form may stand for any method.
+            for method in Set(handlers.keys).union([.post]) {
+                router.on(method, "/1.1/" + pattern) { request in
+                    try await respond(to: request, handlers)
+                }
+            }
         }
+        router.on(.get, "/1.1/date") { _ in withCORS(Self.date().response) }
         // A browser asks first, without credentials.
         router.on(.options, "/1.1/*rest") { _ in
             var response = HTTPServerResponse.empty(200)
@@ -39,57 +43,156 @@ struct LeanCloudSurface: Sendable {
     }
 
     private static let browserHeaders =
-        "Content-Type, X-LC-Id, X-LC-Key, X-LC-Sign, X-LC-Session, X-LC-Prod, X-LC-UA, X-LC-Hook-Key"
+        "Content-Type, X-LC-Id, X-LC-Key, X-LC-Sign, X-LC-Session, X-LC-Prod, X-LC-UA, "
+        + "X-LC-Hook-Key, X-AVOSCloud-Application-Id, X-AVOSCloud-Application-Key"
 
-    /// Adds a route behind the caller's credentials.
-    func on(
-        _ method: HTTPMethod,
-        _ pattern: String,
-        in router: inout Router,
-        _ handler: @escaping Handler
-    ) {
-        let apps = apps
-        router.on(method, pattern) { request in
-            do {
-                let credential = try LeanCloudCredential(headers: request.headers)
-                let caller = Caller(
-                    app: try await apps.access(credential),
-                    rights: credential.rights
-                )
-                return withCORS(try await handler(request, caller))
-            } catch {
-                guard let response = LeanCloudSurface.response(to: error) else { throw error }
-                return withCORS(response)
+    static func date() -> LeanCloudAnswer {
+        LeanCloudAnswer(["__type": "Date", "iso": .string(Instant.now().iso8601)])
+    }
+
+    private func respond(
+        to request: HTTPServerRequest,
+        _ handlers: [HTTPMethod: LeanCloudRoute.Handler]
+    ) async throws -> HTTPServerResponse {
+        do {
+            let incoming = try LeanCloudRequest(request)
+            let caller = Caller(
+                app: try await apps.access(incoming.credential),
+                rights: incoming.credential.rights
+            )
+            guard let handler = handlers[incoming.method] else {
+                throw LeanCloudError.wrongMethod
+            }
+            var call = LeanCloudCall(method: incoming.method, caller: caller)
+            call.pathParameters = request.pathParameters
+            call.parameters = incoming.parameters
+            call.body = incoming.body
+            call.prodHeader = request.header("x-lc-prod")
+            call.base = request.base
+            return withCORS(try await handler(call).response)
+        } catch {
+            guard let response = LeanCloudSurface.response(to: error) else { throw error }
+            return withCORS(response)
+        }
+    }
+
+    // MARK: What is not here
+
+    static func owns(_ path: String) -> Bool { path == "/1.1" || path.hasPrefix("/1.1/") }
+
+    /// Classes that are kept elsewhere.
+    private var otherClasses: [LeanCloudRoute] {
+        ["classes/:class", "classes/:class/:id"].flatMap { pattern in
+            [HTTPMethod.get, .post, .put, .delete].map { method in
+                LeanCloudRoute(method, pattern) { call in
+                    let name = call.path("class")
+                    guard ObjectOperations.ObjectClass(className: name) == nil else {
+                        throw LeanCloudError.wrongMethod
+                    }
+                    throw LeanCloudError.classNotFound(name)
+                }
             }
         }
     }
 
-    static func owns(_ path: String) -> Bool { path == "/1.1" || path.hasPrefix("/1.1/") }
+    /// Parts of LeanCloud's API that this service does not have: refused by name, as an app must not
+    /// take them for a failure of its own.
+    private static let refused: Set<String> = [
+        "functions", "call", "login", "logout", "usersByMobilePhone", "usersByMobilePhoneVerify",
+        "usersByEmail", "requestSmsCode", "verifySmsCode", "requestMobilePhoneVerify",
+        "verifyMobilePhone", "requestLoginSmsCode", "requestPasswordReset",
+        "requestPasswordResetBySmsCode", "resetPasswordBySmsCode", "requestEmailVerify",
+        "requestCaptcha", "verifyCaptcha", "requestChangePhoneNumber", "changePhoneNumber",
+        "files", "fileTokens", "fileCallback", "qiniu", "roles", "statuses", "subscribe",
+        "friendship", "friendshipRequests", "leaderboard", "search", "bigquery", "schemas",
+        "sessions", "rtm", "stats", "statistics", "feedback", "apps", "aggregate", "config",
+        "usersStrictly", "refreshSessionToken", "LiveQuery", "exportData",
+    ]
+
+    /// The error of a path that no route has.
+    static func nothing(at path: String) -> LeanCloudError {
+        let segments = path.split(separator: "/").dropFirst()
+        if let first = segments.first.map(String.init), refused.contains(first) {
+            return .notPart(first)
+        }
+        if segments.first == "users", segments.count > 2, let last = segments.last {
+            return .notPart("users/…/\(last.prefix(50))")
+        }
+        return LeanCloudError(status: 404, code: 1, "There is nothing at this path.")
+    }
 
     /// The answer to what a handler threw, where it is an error that a client can be told of.
     static func response(to error: any Error) -> HTTPServerResponse? {
-        switch error {
-        case let error as LeanCloudError: error.response
-        case let error as InstallationError:
-            LeanCloudError(code: error.code, error.description).response
-        case let error as PushRequestError:
-            LeanCloudError(code: error.leanCloudCode, error.description).response
-        case let problem as HTTPProblem:
-            LeanCloudError(
-                status: problem.status,
-                code: problem.status == 413 ? 116 : 1,
-                problem.detail
-            ).response
-        case let error as StorageError where error.isRetryable:
-            LeanCloudError.unavailable.response
-        default: nil
-        }
+        ObjectError(error)?.leanCloudResponse
     }
 }
 
-extension PushRequestError {
-    /// 112 for a channel's name, else 1: LeanCloud has no code of its own for a push parameter.
-    fileprivate var leanCloudCode: Int { problem == .badChannelName ? 112 : 1 }
+/// What an HTTP request says of itself: its credential, and, where it is a browser's form, the
+/// method, the parameters and the body that it stands for.
+struct LeanCloudRequest {
+    let credential: LeanCloudCredential
+    let method: HTTPMethod
+    let parameters: JSONObject
+    let body: LeanCloudCall.Body
+
+    /// Keys of a form that are no part of what it asks for.
+    private static let formKeys = [
+        "_method", "_ApplicationId", "_ApplicationKey", "_ApplicationProduction", "_MasterKey",
+        "_ClientVersion", "_InstallationId", "_SessionToken",
+    ]
+
+    init(_ request: HTTPServerRequest) throws(LeanCloudError) {
+        let query = JSONObject(request.query.reversed().map { ($0.name, .string($0.value)) })
+        guard let form = try Self.form(in: request) else {
+            credential = try LeanCloudCredential(headers: request.headers)
+            method = request.method == .head ? .get : request.method
+            parameters = query
+            // SDKs send `null` or `{}` with what takes no body.
+            body = method == .post || method == .put ? .bytes(request.body) : .none
+            return
+        }
+        credential = try Self.credential(of: form, or: request.headers)
+        let name = form["_method"]?.string ?? "POST"
+        guard let method = HTTPMethod(rawValue: name.uppercased()),
+            [.get, .post, .put, .delete].contains(method)
+        else { throw LeanCloudError(code: 107, "_method is GET, POST, PUT or DELETE.") }
+        var rest = form
+        for key in Self.formKeys { rest.removeValue(forKey: key) }
+        self.method = method
+        if method == .post || method == .put {
+            parameters = query
+            body = .value(.object(rest))
+        } else {
+            var merged = query
+            for (key, value) in rest { merged[key] = value }
+            parameters = merged
+            body = .none
+        }
+    }
+
+    /// A POST of plain text that names a method or an app in its body.
+    private static func form(in request: HTTPServerRequest) throws(LeanCloudError) -> JSONObject? {
+        guard request.method == .post,
+            request.header("content-type")?.lowercased().hasPrefix("text/plain") == true,
+            let object = try LeanCloudCall.parse(request.body).object,
+            object["_method"] != nil || object["_ApplicationId"] != nil
+        else { return nil }
+        return object
+    }
+
+    private static func credential(
+        of form: JSONObject,
+        or headers: HTTPHeaders
+    ) throws(LeanCloudError) -> LeanCloudCredential {
+        guard let app = form["_ApplicationId"]?.string else {
+            return try LeanCloudCredential(headers: headers)
+        }
+        var named: HTTPHeaders = [:]
+        named["x-lc-id"] = app
+        if let key = form["_ApplicationKey"]?.string { named["x-lc-key"] = key }
+        if let master = form["_MasterKey"]?.string { named["x-lc-key"] = master + ",master" }
+        return try LeanCloudCredential(headers: named)
+    }
 }
 
 /// Web pages call from other origins, and must be able to read errors too.
@@ -100,23 +203,9 @@ func withCORS(_ response: HTTPServerResponse) -> HTTPServerResponse {
 }
 
 extension HTTPServerRequest {
-    /// The body as a JSON object.
-    ///
-    /// - Throws: `LeanCloudError` 107 when it is not one.
-    func jsonObject() throws(LeanCloudError) -> JSONObject {
-        let value: JSONValue
-        do {
-            value = try JSONValue.parse(body, maximumDepth: 32)
-        } catch {
-            throw .malformedJSON(error.description)
-        }
-        guard let object = value.object else { throw .malformedJSON("expected an object") }
-        return object
-    }
-
-    /// Whether a query parameter is switched on: `1` or `true`.
-    func flag(_ name: String) -> Bool {
-        guard let value = queryValue(name) else { return false }
-        return value == "1" || value == "true"
+    /// Scheme and authority, as the caller wrote them.
+    var base: String {
+        guard let host = header("host") else { return "" }
+        return "\(scheme)://\(host)"
     }
 }

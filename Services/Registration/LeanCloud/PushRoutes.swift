@@ -1,157 +1,163 @@
-import Cryptography
 import HTTPServer
 import JSON
 import PushCore
-import PushEvents
 import PushStorage
 
 extension LeanCloudSurface {
-    func addPushRoutes(to router: inout Router) {
-        on(.post, "/1.1/push", in: &router) { request, caller in
-            try await accept(request, caller)
-        }
-        on(.get, "/1.1/tables/Notifications/:id", in: &router) { request, caller in
-            try await record(request, caller)
-        }
-        on(.get, "/1.1/scheduledPushMessages", in: &router) { request, caller in
-            try await scheduled(request, caller)
-        }
-        on(.delete, "/1.1/scheduledPushMessages/:id", in: &router) { request, caller in
-            try await cancelScheduled(request, caller)
+    var pushRoutes: [LeanCloudRoute] {
+        [
+            LeanCloudRoute(.post, "push") { try await push($0) },
+            LeanCloudRoute(.post, "push/devices") { try await pushToDevices($0) },
+        ]
+    }
+
+    /// LeanCloud's limit of a push's body. What only Carillon takes, and the audience, does not count:
+    /// lists of devices are longer, and have limits of their own.
+    private static let maximumPushBytes = 4095
+    private static let uncounted = [
+        "where", "cql", "channels", "identities", "installations", "tags", "tokens", "native",
+    ]
+
+    private static func checkSize(_ body: JSONObject) throws(LeanCloudError) {
+        var counted = body
+        for field in uncounted { counted.removeValue(forKey: field) }
+        guard JSONValue.object(counted).bytes.count <= maximumPushBytes else {
+            throw LeanCloudError(
+                status: 413,
+                code: 413,
+                "The push is too large: its parameters must be less than 4096 bytes in all."
+            )
         }
     }
 
-    /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
-    /// where nobody has set another limit.
-    private static let maximumRecordBytes = 1_000_000
+    /// Answers with the push's id.
+    private func push(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        try await accept(try call.object(), call)
+    }
 
-    /// `POST /1.1/push`: keeps the push and its outbox row in one transaction, then answers with
-    /// its id. What reaches Kafka is the relay's to say.
     private func accept(
-        _ request: HTTPServerRequest,
-        _ caller: Caller
-    ) async throws -> HTTPServerResponse {
-        guard caller.rights == .master || caller.app.settings.clientsMayPush else {
-            throw LeanCloudError.masterKeyNeeded(for: "Sending a push")
-        }
-        var body = try request.jsonObject()
-        for field in ["app", "id", "source"] where body[field] != nil {
-            throw LeanCloudError(
-                code: 1,
-                "\(field) belongs to a record on Kafka; over HTTP it is not taken."
-            )
-        }
+        _ request: JSONObject,
+        _ call: LeanCloudCall
+    ) async throws -> LeanCloudAnswer {
+        var body = request
+        try Self.checkSize(body)
         // The header decides where the body is silent; absent means production.
-        if body["prod"] == nil, let header = request.header("x-lc-prod"), header != "1" {
+        if body["prod"] == nil, let header = call.prodHeader, header != "1" {
             body["prod"] = "dev"
         }
-        let now = Instant.now()
-        let parsed = try PushRequest.parse(body, now: now)
-        let eventID = Hex.encode(randomBytes(16))
-        let source = PushIdentity.httpSource
-        let id = PushIdentity.pushID(
-            app: caller.app.id,
-            source: source,
-            eventID: eventID,
-            digest: { sha256($0) }
-        )
-        let record = PushEvent.encode(
-            body,
-            app: caller.app.id,
-            source: source,
-            eventID: eventID,
-            topics: topics
-        )
-        guard (record.value?.count ?? 0) <= Self.maximumRecordBytes else {
-            throw LeanCloudError(
-                status: 413,
-                code: 116,
-                "The push is too large: at most \(Self.maximumRecordBytes) bytes."
-            )
-        }
-        let push = try await database.pushes.accept(
-            NewPush(
-                id: id,
-                app: caller.app.id,
-                eventSource: source,
-                eventID: eventID,
-                object: body,
-                request: parsed,
-                expiresAt: parsed.expiresAt(acceptedAt: now),
-                releaseAt: parsed.releaseTime(acceptedAt: now)
-            ),
-            record: OutboxRecord(
-                kafkaTopic: record.topic,
-                key: record.key,
-                value: record.value ?? []
-            )
-        )
-        return .json([
+        let requestKey = try Self.requestKey(body.removeValue(forKey: "req_id"))
+        let push = try await pushes.accept(body, requestKey: requestKey, caller: call.caller)
+        return LeanCloudAnswer([
             "objectId": .string(push.id), "createdAt": .string(push.createdAt.iso8601),
         ])
     }
 
-    /// `GET /1.1/tables/Notifications/{id}`: the ledger for either key; what was sent, and to whom,
-    /// for the master key alone.
-    private func record(
-        _ request: HTTPServerRequest,
-        _ caller: Caller
-    ) async throws -> HTTPServerResponse {
-        let id = request.pathParameters["id"] ?? ""
-        guard let push = try await database.pushes.find(id), push.app == caller.app.id else {
-            throw LeanCloudError.objectNotFound("_Notification")
-        }
-        return .json(.object(PushRecord.object(of: push, withContent: caller.rights == .master)))
+    private static func requestKey(_ value: JSONValue?) throws(LeanCloudError) -> String? {
+        guard let value, !value.isNull else { return nil }
+        guard let key = value.string ?? value.integer.map({ String($0) }),
+            (1...16).contains(key.utf8.count), key.utf8.allSatisfy(ASCII.isAlphanumeric)
+        else { throw LeanCloudError(code: 1, "req_id is 1 to 16 letters and digits.") }
+        return key
     }
-}
 
-/// A push's record in LeanCloud's words, with the ledger by name beside them.
-enum PushRecord {
-    static func object(of push: StoredPush, withContent: Bool) -> JSONObject {
-        let ledger = push.ledger
-        var object: JSONObject = [
-            "objectId": .string(push.id),
-            "status": .string(statusText(push)),
-            "devices": JSONValue(ledger.targeted),
-            "successes": JSONValue(ledger.delivered),
-            "errors": JSONValue(ledger.failed),
-            "invalidTokens": JSONValue(ledger.invalidTokens),
-            "targeted": JSONValue(ledger.targeted),
-            "delivered": JSONValue(ledger.delivered),
-            "failed": JSONValue(ledger.failed),
-            "expired": JSONValue(ledger.expired),
-            "suppressed": JSONValue(ledger.suppressed),
-            "inDoubt": JSONValue(ledger.inDoubt),
-            "pending": JSONValue(ledger.pending),
-            "from-service": "push",
-            "prod": push.request["prod"] ?? "prod",
-            "push-time": push.request["push_time"] ?? .string(push.createdAt.iso8601),
-            "createdAt": .string(push.createdAt.iso8601),
-            "updatedAt": .string(push.updatedAt.iso8601),
+    // MARK: By a list of devices
+
+    private static let maximumDevices = 500
+    /// What both calls take alike.
+    private static let sharedFields: Set<String> = [
+        "data", "expiration_time", "expiration_interval", "notification_id", "req_id", "prod",
+        "topic", "apns_team_id", "push_time", "flow_control", "_notificationChannel",
+    ]
+
+    /// `POST /1.1/push/devices`: to tokens of iPhones, or to Android's installation ids and
+    /// registration ids.
+    private func pushToDevices(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        let given = try call.object()
+        guard call.caller.mayPush else {
+            throw LeanCloudError.masterKeyNeeded(for: "Sending a push")
+        }
+        var body: JSONObject = [:]
+        for (key, value) in given {
+            switch key {
+            case "device_type", "device_ids": continue
+            case "channel": body["_notificationChannel"] = value
+            case "vendor":
+                // Other makers' own services are not among those that are sent to.
+                guard value.isNull || ["fcm", "gcm", ""].contains(value.string?.lowercased()) else {
+                    throw LeanCloudError.notSupported("A vendor other than fcm")
+                }
+            case "device_profile":
+                guard value.isNull || value == "" else {
+                    throw LeanCloudError.notSupported("device_profile")
+                }
+            case _ where Self.sharedFields.contains(key): body[key] = value
+            default:
+                throw LeanCloudError(code: 1, "\(key.prefix(100)) is unknown to push/devices.")
+            }
+        }
+        guard body["data"]?.object != nil else {
+            throw LeanCloudError(code: 1, "data is missing: an object says what to send.")
+        }
+        let type = given["device_type"]?.string?.lowercased()
+        guard let platform = type.flatMap({ ["ios": Platform.apns, "android": .fcm][$0] }) else {
+            throw LeanCloudError(code: 1, "device_type must be ios or android.")
+        }
+        for (name, value) in try await audience(
+            try Self.deviceIDs(given["device_ids"]),
+            platform,
+            call.caller.app.id
+        ) { body[name] = value }
+        return try await accept(body, call)
+    }
+
+    private static func deviceIDs(_ value: JSONValue?) throws(LeanCloudError) -> [String] {
+        guard let list = value?.array, (1...maximumDevices).contains(list.count) else {
+            throw LeanCloudError(
+                code: 1,
+                "device_ids must be an array of 1 to \(maximumDevices) strings."
+            )
+        }
+        var ids: [String] = []
+        for element in list {
+            guard let id = element.string, (1...4096).contains(id.utf8.count),
+                !id.utf8.contains(0)
+            else { throw LeanCloudError(code: 1, "device_ids holds what is no device's id.") }
+            ids.append(id)
+        }
+        return ids
+    }
+
+    /// Registered devices are pushed to as installations, so that their ledger and their badge are
+    /// theirs. Where a token of an iPhone is not registered, all go by their tokens. An unknown id of
+    /// Android leads nowhere, as an unknown installation does.
+    private func audience(
+        _ ids: [String],
+        _ platform: Platform,
+        _ app: String
+    ) async throws -> JSONObject {
+        let tokens = ids.filter { DeviceToken.problem($0, for: platform) == nil }
+            .map { DeviceToken.canonical($0, for: platform) }
+        let found = try await database.installations.find(
+            app: app,
+            platform: platform,
+            tokens: tokens,
+            installationIDs: platform == .fcm ? ids : []
+        )
+        guard platform == .apns else {
+            let known = Set(found.flatMap { [$0.token, $0.installationID].compactMap { $0 } })
+            // A registration id is longer than an installation's name may be.
+            let unknown = ids.filter { !known.contains($0) && $0.utf8.count <= 512 }
+            let names = found.map(\.objectID) + unknown
+            return ["installations": .array(names.map(JSONValue.string))]
+        }
+        guard tokens.count == ids.count else {
+            throw LeanCloudError(code: 114, "device_ids holds what is no APNs device token.")
+        }
+        if Set(found.compactMap(\.token)) == Set(tokens) {
+            return ["installations": .array(found.map { .string($0.objectID) })]
+        }
+        return [
+            "tokens": .array(tokens.map { ["platform": "apns", "token": .string($0)] })
         ]
-        if let label = push.request["notification_id"] { object["notificationId"] = label }
-        if !push.notes.isEmpty { object["notes"] = .object(push.notes) }
-        guard withContent else { return object }
-        object["eventId"] = .string(push.eventID)
-        if let data = push.request["data"] {
-            object["data"] = data
-            object["msg"] = data
-        }
-        if let condition = push.request["where"] { object["where"] = condition }
-        if let channels = push.request["channels"] { object["channels"] = channels }
-        return object
-    }
-
-    /// LeanCloud's `in-queue`, `scheduled` and `done`; a push that failed as a whole shows why. Never under a
-    /// key `error`: the Python client takes that for a failed call.
-    private static func statusText(_ push: StoredPush) -> String {
-        switch push.status {
-        case .queued where push.releaseAt != nil: "scheduled"
-        case .scheduled: "scheduled"
-        case .queued, .planning, .sending: "in-queue"
-        case .done: "done"
-        case .cancelled: "cancelled"
-        case .failed: push.error ?? "failed"
-        }
     }
 }

@@ -5,41 +5,49 @@ import PushStorage
 
 /// Pushes that wait for their `push_time`.
 extension LeanCloudSurface {
-    /// `GET /1.1/scheduledPushMessages[?limit&skip]`: those that wait, the next first.
-    func scheduled(
-        _ request: HTTPServerRequest,
-        _ caller: Caller
-    ) async throws -> HTTPServerResponse {
-        try requireSender(caller, for: "Listing scheduled pushes")
-        // What lies outside of what LeanCloud takes counts as its default.
-        let limit = request.queryValue("limit").flatMap { Int($0) } ?? 100
-        let pushes = try await database.pushes.scheduled(
-            app: caller.app.id,
-            limit: (1...1000).contains(limit) ? limit : 100,
-            skip: max(0, request.queryValue("skip").flatMap { Int($0) } ?? 0)
-        )
-        return .json(["results": .array(pushes.compactMap(ScheduledPush.item))])
+    var scheduleRoutes: [LeanCloudRoute] {
+        [
+            LeanCloudRoute(.get, "scheduledPushMessages") { try await scheduled($0) },
+            LeanCloudRoute(.delete, "scheduledPushMessages/:id") { try await cancelScheduled($0) },
+        ]
     }
 
-    /// `DELETE /1.1/scheduledPushMessages/{id}`: by the number that the list gives.
-    func cancelScheduled(
-        _ request: HTTPServerRequest,
-        _ caller: Caller
-    ) async throws -> HTTPServerResponse {
-        try requireSender(caller, for: "Cancelling a scheduled push")
-        guard let id = request.pathParameters["id"].flatMap({ Int($0) }),
-            try await database.pushes.cancelScheduled(app: caller.app.id, scheduleID: id)
+    /// Those that wait, the next first; `where` asks for fields of their records.
+    private func scheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        try requireSender(call.caller, for: "Listing scheduled pushes")
+        let app = call.caller.app.id
+        let limit = LeanCloudCall.limit(try call.integer("limit"))
+        let skip = max(0, try call.integer("skip") ?? 0)
+        let waiting: [StoredPush]
+        if let condition = try call.condition() {
+            let isWaiting = Where.field(try WherePath("status"), .equal(.string("scheduled")))
+            waiting = try await database.pushes.query(
+                app: app,
+                where: .all([isWaiting, condition]),
+                order: [SortKey(path: try WherePath("push-time"), isDescending: false)],
+                limit: limit,
+                skip: skip
+            )
+        } else {
+            waiting = try await database.pushes.scheduled(app: app, limit: limit, skip: skip)
+        }
+        return LeanCloudAnswer(["results": .array(waiting.compactMap(ScheduledPush.item))])
+    }
+
+    /// By the number that the list gives.
+    private func cancelScheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        try requireSender(call.caller, for: "Cancelling a scheduled push")
+        guard let id = Int(call.path("id")),
+            try await database.pushes.cancelScheduled(app: call.caller.app.id, scheduleID: id)
         else {
             throw LeanCloudError(status: 404, code: 101, "There is no such scheduled push.")
         }
-        return .json([:])
+        return .empty
     }
 
     /// Whoever may send may also take back.
     private func requireSender(_ caller: Caller, for action: String) throws(LeanCloudError) {
-        guard caller.rights == .master || caller.app.settings.clientsMayPush else {
-            throw .masterKeyNeeded(for: action)
-        }
+        guard caller.mayPush else { throw .masterKeyNeeded(for: action) }
     }
 }
 

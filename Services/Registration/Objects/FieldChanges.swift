@@ -14,13 +14,13 @@ package struct FieldChanges: Sendable {
     private static let serverOwned: Set<String> = ["objectId", "createdAt", "updatedAt"]
     private static let maximumPathSegments = 8
 
-    /// - Throws: `LeanCloudError` that names the key.
-    package init(_ body: JSONObject, to object: JSONObject) throws(LeanCloudError) {
+    /// - Throws: `ObjectError` that names the key.
+    package init(_ body: JSONObject, to object: JSONObject) throws(ObjectError) {
         self.object = object
         for (key, value) in body where !Self.serverOwned.contains(key) {
             let path = key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
             guard path.count <= Self.maximumPathSegments, path.allSatisfy({ !$0.isEmpty }) else {
-                throw LeanCloudError(code: 105, "Bad key name: \(key)")
+                throw ObjectError(code: 105, "Bad key name: \(key)")
             }
             try apply(value, at: path, key: key)
         }
@@ -30,9 +30,10 @@ package struct FieldChanges: Sendable {
         _ value: JSONValue,
         at path: [String],
         key: String
-    ) throws(LeanCloudError) {
+    ) throws(ObjectError) {
         changed.insert(path[0])
         guard let operation = value.object, let name = operation["__op"] else {
+            try TypedValue.check(value, key: key)
             try store(value, at: path, key: key)
             return
         }
@@ -60,7 +61,7 @@ package struct FieldChanges: Sendable {
         _ value: JSONValue?,
         at path: [String],
         key: String
-    ) throws(LeanCloudError) {
+    ) throws(ObjectError) {
         object = try stored(value, at: path[...], in: object, key: key)
     }
 
@@ -69,7 +70,7 @@ package struct FieldChanges: Sendable {
         at path: ArraySlice<String>,
         in object: JSONObject,
         key: String
-    ) throws(LeanCloudError) -> JSONObject {
+    ) throws(ObjectError) -> JSONObject {
         var object = object
         guard let segment = path.first else { return object }
         if path.count == 1 {
@@ -102,7 +103,7 @@ private enum FieldOperation {
     case remove([JSONValue])
     case bits(Int64, (Int64, Int64) -> Int64)
 
-    init(_ name: String, _ operation: JSONObject, key: String) throws(LeanCloudError) {
+    init(_ name: String, _ operation: JSONObject, key: String) throws(ObjectError) {
         switch name {
         case "Delete": self = .delete
         case "Increment", "Decrement":
@@ -120,6 +121,7 @@ private enum FieldOperation {
             guard let objects = operation["objects"]?.array else {
                 throw wrongType(key, "an array in \"objects\"")
             }
+            for object in objects { try TypedValue.check(object, key: key) }
             switch name {
             case "Add": self = .add(objects)
             case "AddUnique": self = .addUnique(objects)
@@ -134,12 +136,12 @@ private enum FieldOperation {
             case "BitOr": self = .bits(value, |)
             default: self = .bits(value, ^)
             }
-        default: throw LeanCloudError(code: 1, "The operation \(name) on \(key) is not supported.")
+        default: throw ObjectError(code: 1, "The operation \(name) on \(key) is not supported.")
         }
     }
 
     /// - Returns: What the key holds afterwards; `nil` when it is gone.
-    func apply(to old: JSONValue?, key: String) throws(LeanCloudError) -> JSONValue? {
+    func apply(to old: JSONValue?, key: String) throws(ObjectError) -> JSONValue? {
         switch self {
         case .delete: return nil
         case .increment(let amount): return try Self.sum(old ?? 0, amount, key: key)
@@ -159,7 +161,7 @@ private enum FieldOperation {
         }
     }
 
-    private func list(_ old: JSONValue?, _ key: String) throws(LeanCloudError) -> [JSONValue] {
+    private func list(_ old: JSONValue?, _ key: String) throws(ObjectError) -> [JSONValue] {
         switch old {
         case nil, .null?: return []
         case .array(let list)?: return list
@@ -171,7 +173,7 @@ private enum FieldOperation {
         _ left: JSONValue,
         _ right: JSONValue,
         key: String
-    ) throws(LeanCloudError) -> JSONValue {
+    ) throws(ObjectError) -> JSONValue {
         if left.isNull { return right }
         if case .integer(let first) = left, case .integer(let second) = right {
             let (sum, overflow) = first.addingReportingOverflow(second)
@@ -185,6 +187,6 @@ private enum FieldOperation {
     }
 }
 
-private func wrongType(_ key: String, _ expected: String) -> LeanCloudError {
-    LeanCloudError(code: 111, "\(key): expected \(expected).")
+private func wrongType(_ key: String, _ expected: String) -> ObjectError {
+    ObjectError(code: 111, "\(key): expected \(expected).")
 }

@@ -1,0 +1,124 @@
+import HTTPServer
+import JSON
+
+/// `/batch`: several calls in one. Each goes through its own route with the rights of the whole, one
+/// after the other, as a later one may need what an earlier one saved; each fails by itself.
+extension LeanCloudSurface {
+    var batchRoutes: [LeanCloudRoute] {
+        [
+            LeanCloudRoute(.post, "batch") { try await batch($0) },
+            LeanCloudRoute(.post, "batch/save") { try await batchSave($0) },
+        ]
+    }
+
+    static let maximumBatch = 1000
+
+    private func batch(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        let requests = try Self.requests(of: call)
+        let routes = routes
+        var results: [JSONValue] = []
+        results.reserveCapacity(requests.count)
+        for request in requests {
+            do {
+                let item = try BatchItem(request)
+                results.append(["success": try await run(item, routes, for: call).body])
+            } catch {
+                results.append(["error": try Self.told(error).leanCloudBody])
+            }
+        }
+        return LeanCloudAnswer(.array(results))
+    }
+
+    /// Saves of objects, each known by the `__internalId` of its body: the answer is keyed by that,
+    /// or by the object id where there is none.
+    private func batchSave(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
+        let requests = try Self.requests(of: call)
+        let routes = routes
+        var results: JSONObject = [:]
+        for request in requests {
+            var item = try BatchItem(request)
+            guard item.method == .post || item.method == .put else {
+                throw LeanCloudError(code: 107, "batch/save takes POST and PUT alone.")
+            }
+            let name = item.body?["__internalId"]?.string ?? item.segments.last ?? ""
+            if var body = item.body?.object {
+                for key in ["__internalId", "__children"] { body.removeValue(forKey: key) }
+                item.body = .object(body)
+            }
+            results[name] = try await run(item, routes, for: call).body
+        }
+        return LeanCloudAnswer(.object(results))
+    }
+
+    private static func requests(of call: LeanCloudCall) throws(LeanCloudError) -> [JSONValue] {
+        guard !call.isInBatch else { throw LeanCloudError(code: 107, "A batch in a batch.") }
+        guard let requests = try call.object()["requests"]?.array else {
+            throw LeanCloudError(code: 107, "requests must be an array.")
+        }
+        guard requests.count <= maximumBatch else {
+            throw LeanCloudError(code: 107, "A batch has at most \(maximumBatch) requests.")
+        }
+        return requests
+    }
+
+    private func run(
+        _ item: BatchItem,
+        _ routes: [LeanCloudRoute],
+        for call: LeanCloudCall
+    ) async throws -> LeanCloudAnswer {
+        for route in routes where route.method == item.method {
+            guard let parameters = route.match(item.segments) else { continue }
+            var inner = LeanCloudCall(method: item.method, caller: call.caller)
+            inner.pathParameters = parameters
+            inner.parameters = item.parameters
+            inner.body = item.body.map { .value($0) } ?? .none
+            inner.prodHeader = call.prodHeader
+            inner.base = call.base
+            inner.isInBatch = true
+            return try await route.handler(inner)
+        }
+        throw LeanCloudSurface.nothing(at: "/1.1/" + item.segments.joined(separator: "/"))
+    }
+
+    /// What one item failed by. A fault of the service itself, or a stop, fails the whole.
+    private static func told(_ error: any Error) throws -> LeanCloudError {
+        guard let told = LeanCloudError(error) else { throw error }
+        return told
+    }
+}
+
+/// One request of a batch.
+struct BatchItem {
+    let method: HTTPMethod
+    /// Below `/1.1`.
+    let segments: [String]
+    /// `params`, and what the path has behind a `?`.
+    let parameters: JSONObject
+    var body: JSONValue?
+
+    init(_ value: JSONValue) throws(LeanCloudError) {
+        guard let name = value["method"]?.string?.uppercased(),
+            let method = HTTPMethod(rawValue: name), let path = value["path"]?.string
+        else { throw LeanCloudError(code: 107, "A request needs a method and a path.") }
+        let target: HTTPServerRequest
+        do {
+            target = try HTTPServerRequest(method, path)
+        } catch {
+            throw LeanCloudError(code: 107, "The path of a request cannot be read.")
+        }
+        guard LeanCloudSurface.owns(target.path) else {
+            throw LeanCloudError(code: 107, "The path of a request begins with /1.1/.")
+        }
+        self.method = method == .head ? .get : method
+        segments = Array(target.pathSegments.dropFirst())
+        var parameters = JSONObject(target.query.map { ($0.name, .string($0.value)) })
+        if let given = value["params"], !given.isNull {
+            guard let object = given.object else {
+                throw LeanCloudError(code: 107, "params must be an object.")
+            }
+            for (key, value) in object { parameters[key] = value }
+        }
+        self.parameters = parameters
+        body = value["body"]
+    }
+}

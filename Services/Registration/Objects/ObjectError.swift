@@ -1,0 +1,90 @@
+import HTTPServer
+import PushCore
+import PushStorage
+
+/// Why a request is refused: LeanCloud's and Parse's code, an HTTP status that agrees with it, and a
+/// text that may be shown. Each surface dresses it in its own form. The code is never 0.
+package struct ObjectError: Error, Equatable, CustomStringConvertible {
+    package let status: Int
+    package let code: Int
+    package let description: String
+
+    package init(status: Int = 400, code: Int, _ description: String) {
+        self.status = status
+        self.code = code
+        self.description = description
+    }
+
+    package static let unauthorized = ObjectError(
+        status: 401,
+        code: 401,
+        "Unauthorized: the application id or its key is missing or wrong."
+    )
+
+    static func masterKeyNeeded(for what: String) -> ObjectError {
+        ObjectError(status: 403, code: 119, "\(what) needs the master key.")
+    }
+
+    static func objectNotFound(_ className: String) -> ObjectError {
+        ObjectError(status: 404, code: 101, "Object not found in \(className).")
+    }
+
+    static func classNotFound(_ className: String) -> ObjectError {
+        ObjectError(status: 404, code: 101, "There is no class \(className.prefix(100)) here.")
+    }
+
+    static let conditionFailed = ObjectError(
+        code: 305,
+        "Nothing was changed: the object does not match the condition."
+    )
+
+    /// What another surface of this service, or a later version, may take.
+    static func notSupported(_ what: String) -> ObjectError {
+        ObjectError(code: 1, "\(what) is not supported by this version.")
+    }
+
+    static func malformedJSON(_ detail: String) -> ObjectError {
+        ObjectError(code: 107, "Malformed JSON: \(detail)")
+    }
+
+    /// For what the service itself failed at: nothing of it is shown.
+    static let unavailable = ObjectError(
+        status: 503,
+        code: 1,
+        "The service cannot answer now; try again."
+    )
+
+    static let timedOut = ObjectError(
+        code: 124,
+        "The request took too long; ask for less, or for what an index can find."
+    )
+
+    static let `internal` = ObjectError(status: 500, code: 1, "Internal error.")
+
+    /// What a client can be told of an error that a handler threw; `nil` for what is no client's
+    /// business.
+    init?(_ error: any Error) {
+        switch error {
+        case let error as ObjectError: self = error
+        case let error as InstallationError: self.init(code: error.code, error.description)
+        case let error as WhereError: self.init(code: error.code, error.description)
+        case let error as CQLError: self.init(code: error.code, error.description)
+        case let error as PushRequestError:
+            // LeanCloud has a code of its own for a channel's name alone.
+            self.init(code: error.problem == .badChannelName ? 112 : 1, error.description)
+        case is TooManyWaiting:
+            self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")
+        case let problem as HTTPProblem:
+            self.init(
+                status: problem.status,
+                code: problem.status == 413 ? 116 : 1,
+                problem.detail
+            )
+        case let error as StorageError where error.sqlState == "57014": self = .timedOut
+        case let error as StorageError where error.isRetryable: self = .unavailable
+        case let error as StorageError where error.isOfTheValues:
+            self.init(code: 1, "A value cannot be kept, or compared with.")
+        default: return nil
+        }
+    }
+}

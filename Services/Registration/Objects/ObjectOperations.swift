@@ -1,0 +1,531 @@
+import Cryptography
+import JSON
+import Observability
+import PushCore
+import PushStorage
+
+/// What clients may ask of the three classes of objects, whichever surface they speak: who may do
+/// what, what a save changes, what a query finds.
+///
+/// One value a loop, over that loop's database. It throws `ObjectError`, and errors that
+/// `ObjectError.init(_:)` puts into words; each surface tells them in its own form.
+struct ObjectOperations: Sendable {
+    let database: PushDatabase
+    let saved: Counter
+
+    enum ObjectClass: Sendable {
+        /// `_Installation`.
+        case installation
+        /// `_User`.
+        case identity
+        /// `_Notification`, Parse's `_PushStatus`: read, found and hidden, never saved.
+        case pushRecord
+
+        init?(className: String) {
+            switch className {
+            case "_Installation": self = .installation
+            case "_User": self = .identity
+            case "_Notification", "_PushStatus": self = .pushRecord
+            default: return nil
+            }
+        }
+
+        var className: String {
+            switch self {
+            case .installation: "_Installation"
+            case .identity: "_User"
+            case .pushRecord: "_Notification"
+            }
+        }
+    }
+
+    struct Saved: Sendable {
+        let objectID: String
+        let createdAt: Instant
+        let updatedAt: Instant
+        /// False where an object that was there already took the save.
+        let isNew: Bool
+        /// The whole object, as read.
+        let object: JSONObject
+        /// What operators made of the keys that they changed, but for those they deleted.
+        let results: JSONObject
+    }
+
+    static let maximumIDs = 1000
+    /// As text; one that grows beyond is refused.
+    private static let maximumObjectBytes = 1 << 20
+
+    // MARK: Saving
+
+    /// Creates an object; or, where an installation of the same `installationId` or token is there,
+    /// changes that one.
+    func create(
+        _ objectClass: ObjectClass,
+        body: JSONObject,
+        caller: Caller
+    ) async throws -> Saved {
+        let app = caller.app.id
+        let now = Instant.now()
+        let id = ObjectID.make(at: now, random: randomUInt64())
+        switch objectClass {
+        case .installation:
+            let fresh = Installation(app: app, objectID: id, at: now)
+            // Operations on a new object start from nothing: the keys are those of the result.
+            let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
+            let kept = try await database.installations.save(app: app, keys: keys) { existing in
+                try (existing ?? fresh).changed(by: body, now: now)
+            }
+            saved.add()
+            return Saved(kept.installation, isNew: kept.created, body: body)
+        case .identity:
+            try requireMaster(caller, for: "Creating an identity")
+            let fields = try identityFields(body, from: [:])
+            let kept = try await database.identities.create(
+                Identity(app: app, objectID: id, fields: fields, createdAt: now, updatedAt: now)
+            )
+            return Saved(kept, isNew: true, body: body)
+        case .pushRecord:
+            throw ObjectError(status: 403, code: 119, "Push records are made by pushes alone.")
+        }
+    }
+
+    /// Changes the fields that the body names.
+    ///
+    /// - Throws: 101 for an unknown id, 305 where the object does not match the condition.
+    func update(
+        _ objectClass: ObjectClass,
+        id: String,
+        body: JSONObject,
+        condition: Where? = nil,
+        caller: Caller
+    ) async throws -> Saved {
+        switch objectClass {
+        case .installation:
+            let kept = try await updateInstallation(id, body, condition, caller)
+            saved.add()
+            return Saved(kept, isNew: false, body: body)
+        case .identity:
+            try requireMaster(caller, for: "Changing an identity")
+            let change = try await database.identities.update(
+                app: caller.app.id,
+                objectID: id,
+                where: condition ?? .everything
+            ) { try identityFields(body, from: $0) }
+            switch change {
+            case .changed(let identity): return Saved(identity, isNew: false, body: body)
+            case .unknown: throw ObjectError.objectNotFound(objectClass.className)
+            case .unmatched: throw ObjectError.conditionFailed
+            }
+        case .pushRecord:
+            throw ObjectError(status: 403, code: 119, "Push records cannot be changed.")
+        }
+    }
+
+    private func updateInstallation(
+        _ id: String,
+        _ body: JSONObject,
+        _ condition: Where?,
+        _ caller: Caller
+    ) async throws -> Installation {
+        let app = caller.app.id
+        let now = Instant.now()
+        guard let condition else {
+            let kept = try await database.installations.update(app: app, objectID: id) {
+                $0 = try $0.changed(by: body, now: now)
+            }
+            guard let kept else { throw ObjectError.objectNotFound("_Installation") }
+            return kept
+        }
+        // The condition is the database's to judge, so it is judged first; what changed since then
+        // is judged again.
+        let named = Where.all([try .objectID(id), condition])
+        for _ in 0..<10 {
+            guard
+                let seen = try await database.installations.query(
+                    app: app,
+                    where: named,
+                    limit: 1
+                ).first
+            else {
+                guard try await database.installations.find(app: app, objectID: id) != nil else {
+                    throw ObjectError.objectNotFound("_Installation")
+                }
+                throw ObjectError.conditionFailed
+            }
+            do {
+                let kept = try await database.installations.update(app: app, objectID: id) {
+                    guard $0 == seen else { throw ChangedMeanwhile() }
+                    $0 = try $0.changed(by: body, now: now)
+                }
+                if let kept { return kept }
+            } catch is ChangedMeanwhile {
+                continue
+            }
+        }
+        throw ObjectError.unavailable
+    }
+
+    private struct ChangedMeanwhile: Error {}
+
+    private func identityFields(
+        _ body: JSONObject,
+        from fields: JSONObject
+    ) throws -> JSONObject {
+        let changed = try Identity.checked(try FieldChanges(body, to: fields).object)
+        try Self.checkSize(changed)
+        return changed
+    }
+
+    static func checkSize(_ object: JSONObject) throws(ObjectError) {
+        guard JSONValue.object(object).bytes.count <= maximumObjectBytes else {
+            throw ObjectError(code: 116, "The object is too large: at most 1 MiB.")
+        }
+    }
+
+    // MARK: Deleting
+
+    /// - Returns: How many are gone, at least one.
+    /// - Throws: 101 where none of the ids is known, 305 where none matches the condition.
+    @discardableResult
+    func delete(
+        _ objectClass: ObjectClass,
+        ids: [String],
+        condition: Where? = nil,
+        caller: Caller
+    ) async throws -> Int {
+        guard !ids.isEmpty, ids.count <= Self.maximumIDs, ids.allSatisfy({ !$0.isEmpty }) else {
+            throw ObjectError(code: 104, "Expected 1 to \(Self.maximumIDs) ids.")
+        }
+        let app = caller.app.id
+        let gone: Int
+        switch objectClass {
+        case .installation:
+            guard caller.mayDelete else {
+                throw ObjectError.masterKeyNeeded(for: "Deleting an installation")
+            }
+            gone =
+                if let condition {
+                    try await database.installations.delete(
+                        app: app,
+                        objectIDs: ids,
+                        where: condition
+                    )
+                } else {
+                    try await database.installations.delete(app: app, objectIDs: ids)
+                }
+        case .identity:
+            try requireMaster(caller, for: "Deleting an identity")
+            gone = try await database.identities.delete(
+                app: app,
+                objectIDs: ids,
+                where: condition ?? .everything
+            )
+        case .pushRecord:
+            try requireMaster(caller, for: "Deleting a push record")
+            guard condition == nil else {
+                throw ObjectError.notSupported("A condition on deleting push records")
+            }
+            gone = try await database.pushes.hide(app: app, ids: ids)
+        }
+        if gone > 0 { return gone }
+        if condition != nil, try await isAny(of: ids, objectClass, app) {
+            throw ObjectError.conditionFailed
+        }
+        throw ObjectError.objectNotFound(objectClass.className)
+    }
+
+    private func isAny(
+        of ids: [String],
+        _ objectClass: ObjectClass,
+        _ app: String
+    ) async throws -> Bool {
+        switch objectClass {
+        case .installation:
+            try await !database.installations.find(app: app, objectIDs: ids).isEmpty
+        case .identity: try await !database.identities.find(app: app, objectIDs: ids).isEmpty
+        case .pushRecord: false
+        }
+    }
+
+    // MARK: Reading
+
+    /// One object; `nil` where there is none of that id. The app key is enough, as an id is what
+    /// cannot be guessed; it shows neither how to reach a person nor what a push carried.
+    func read(
+        _ objectClass: ObjectClass,
+        id: String,
+        include: [String] = [],
+        caller: Caller
+    ) async throws -> JSONObject? {
+        let app = caller.app.id
+        var object: JSONObject?
+        switch objectClass {
+        case .installation:
+            object = try await database.installations.find(app: app, objectID: id)?.wholeObject
+        case .identity:
+            object = try await database.identities.find(app: app, objectID: id)
+                .map { shown($0, to: caller) }
+        case .pushRecord:
+            guard let push = try await database.pushes.find(id), push.app == app,
+                try await !database.pushes.isHidden(id)
+            else { return nil }
+            return PushRecord.object(of: push, withContent: caller.isMaster)
+        }
+        guard let found = object else { return nil }
+        return try await including(include, in: [found], caller).first
+    }
+
+    /// The objects that a query finds, and how many there are in all where it asks for that.
+    func find(
+        _ objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        caller: Caller
+    ) async throws -> (results: [JSONObject], count: Int?) {
+        try requireFinder(caller, of: objectClass)
+        let app = caller.app.id
+        let count = query.wantsCount ? try await count(objectClass, query.condition, app) : nil
+        guard query.limit > 0 else { return ([], count) }
+        let objects: [JSONObject]
+        switch objectClass {
+        case .installation:
+            objects = try await database.installations.query(
+                app: app,
+                where: query.condition,
+                order: query.order,
+                limit: query.limit,
+                skip: query.skip
+            ).map(\.wholeObject)
+        case .identity:
+            objects = try await database.identities.query(
+                app: app,
+                where: query.condition,
+                order: query.order,
+                limit: query.limit,
+                skip: query.skip
+            ).map { shown($0, to: caller) }
+        case .pushRecord:
+            objects = try await database.pushes.query(
+                app: app,
+                where: query.condition,
+                order: query.order,
+                limit: query.limit,
+                skip: query.skip
+            ).map { PushRecord.object(of: $0, withContent: true) }
+        }
+        let whole = try await including(query.include, in: objects, caller)
+        return (whole.map(query.selection.apply(to:)), count)
+    }
+
+    private func count(
+        _ objectClass: ObjectClass,
+        _ condition: Where,
+        _ app: String
+    ) async throws -> Int {
+        switch objectClass {
+        case .installation:
+            try await database.installations.count(app: app, where: condition)
+        case .identity: try await database.identities.count(app: app, where: condition)
+        case .pushRecord: try await database.pushes.count(app: app, where: condition)
+        }
+    }
+
+    /// Pushes as they are kept, for surfaces that show them in fields of their own.
+    func pushes(_ query: ObjectQuery, caller: Caller) async throws -> (
+        pushes: [StoredPush], count: Int?
+    ) {
+        try requireFinder(caller, of: .pushRecord)
+        let app = caller.app.id
+        let count = query.wantsCount ? try await count(.pushRecord, query.condition, app) : nil
+        guard query.limit > 0 else { return ([], count) }
+        let pushes = try await database.pushes.query(
+            app: app,
+            where: query.condition,
+            order: query.order,
+            limit: query.limit,
+            skip: query.skip
+        )
+        return (pushes, count)
+    }
+
+    // MARK: Pointers
+
+    static let maximumIncludes = 8
+
+    /// The objects with those that they point to in the pointers' place.
+    private func including(
+        _ names: [String],
+        in objects: [JSONObject],
+        _ caller: Caller
+    ) async throws -> [JSONObject] {
+        guard !names.isEmpty else { return objects }
+        guard names.count <= Self.maximumIncludes else {
+            throw ObjectError(code: 102, "include: at most \(Self.maximumIncludes) names")
+        }
+        for name in names where name.contains(".") {
+            throw ObjectError.notSupported("A path in include")
+        }
+        let pointers = objects.flatMap { object in names.compactMap { Pointer(object[$0]) } }
+        let app = caller.app.id
+        var known: [Pointer: JSONObject] = [:]
+        let identities = pointers.filter { $0.className == "_User" }.map(\.objectID)
+        if !identities.isEmpty {
+            for found in try await database.identities.find(app: app, objectIDs: identities) {
+                known[Pointer(className: "_User", objectID: found.objectID)] = shown(
+                    found,
+                    to: caller
+                )
+            }
+        }
+        let installations = pointers.filter { $0.className == "_Installation" }.map(\.objectID)
+        if !installations.isEmpty {
+            for found in try await database.installations.find(app: app, objectIDs: installations) {
+                known[Pointer(className: "_Installation", objectID: found.objectID)] =
+                    found.wholeObject
+            }
+        }
+        return objects.map { object in
+            var object = object
+            for name in names {
+                guard let pointer = Pointer(object[name]), var found = known[pointer] else {
+                    continue
+                }
+                found["__type"] = "Object"
+                found["className"] = .string(pointer.className)
+                object[name] = .object(found)
+            }
+            return object
+        }
+    }
+
+    private struct Pointer: Hashable {
+        let className: String
+        let objectID: String
+
+        init(className: String, objectID: String) {
+            self.className = className
+            self.objectID = objectID
+        }
+
+        init?(_ value: JSONValue?) {
+            guard let object = value?.object, object["__type"] == "Pointer",
+                let className = object["className"]?.string,
+                let id = object["objectId"]?.string
+            else { return nil }
+            self.init(className: className, objectID: id)
+        }
+    }
+
+    // MARK: Who may
+
+    private func requireMaster(_ caller: Caller, for what: String) throws(ObjectError) {
+        guard caller.isMaster else { throw .masterKeyNeeded(for: what) }
+    }
+
+    /// What a push carried is its sender's alone.
+    private func requireFinder(
+        _ caller: Caller,
+        of objectClass: ObjectClass
+    ) throws(ObjectError) {
+        switch objectClass {
+        case .installation, .identity:
+            guard caller.mayFind else {
+                throw .masterKeyNeeded(for: "A query for \(objectClass.className)")
+            }
+        case .pushRecord: try requireMaster(caller, for: "A query for push records")
+        }
+    }
+
+    private func shown(_ identity: Identity, to caller: Caller) -> JSONObject {
+        var object = identity.wholeObject
+        guard !caller.isMaster else { return object }
+        for field in ["email", "mobilePhoneNumber"] { object.removeValue(forKey: field) }
+        return object
+    }
+}
+
+extension ObjectOperations.Saved {
+    fileprivate init(_ installation: Installation, isNew: Bool, body: JSONObject) {
+        self.init(
+            objectID: installation.objectID,
+            createdAt: installation.createdAt,
+            updatedAt: installation.updatedAt,
+            isNew: isNew,
+            whole: installation.wholeObject,
+            body: body
+        )
+    }
+
+    fileprivate init(_ identity: Identity, isNew: Bool, body: JSONObject) {
+        self.init(
+            objectID: identity.objectID,
+            createdAt: identity.createdAt,
+            updatedAt: identity.updatedAt,
+            isNew: isNew,
+            whole: identity.wholeObject,
+            body: body
+        )
+    }
+
+    private init(
+        objectID: String,
+        createdAt: Instant,
+        updatedAt: Instant,
+        isNew: Bool,
+        whole: JSONObject,
+        body: JSONObject
+    ) {
+        var results: JSONObject = [:]
+        for (key, value) in body {
+            guard let operation = value["__op"]?.string, operation != "Delete" else { continue }
+            let name = String(key.prefix { $0 != "." })
+            if let value = whole[name] { results[name] = value }
+        }
+        self.objectID = objectID
+        self.createdAt = createdAt
+        self.updatedAt = updatedAt
+        self.isNew = isNew
+        object = whole
+        self.results = results
+    }
+}
+
+extension Installation {
+    /// What a save makes of it.
+    fileprivate func changed(by body: JSONObject, now: Instant) throws -> Installation {
+        let changes = try FieldChanges(body, to: object)
+        var installation = self
+        try installation.take(changes.object, changed: changes.changed, now: now)
+        try ObjectOperations.checkSize(installation.fields)
+        return installation
+    }
+
+    /// The whole object as clients read it.
+    var wholeObject: JSONObject {
+        var whole = object
+        whole["objectId"] = .string(objectID)
+        whole["createdAt"] = .string(createdAt.iso8601)
+        whole["updatedAt"] = .string(updatedAt.iso8601)
+        return whole
+    }
+}
+
+extension Identity {
+    /// The whole object as clients read it.
+    var wholeObject: JSONObject {
+        var whole = fields
+        whole["objectId"] = .string(objectID)
+        whole["createdAt"] = .string(createdAt.iso8601)
+        whole["updatedAt"] = .string(updatedAt.iso8601)
+        return whole
+    }
+}
+
+extension Where {
+    static func objectID(_ id: String) throws(WhereError) -> Where {
+        .field(try WherePath("objectId"), .equal(.string(id)))
+    }
+}
+
+func randomUInt64() -> UInt64 {
+    randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+}

@@ -1,0 +1,59 @@
+import JSON
+import PushCore
+import PushStorage
+
+/// A push's record in LeanCloud's words, with the ledger by name beside them.
+enum PushRecord {
+    static func object(of push: StoredPush, withContent: Bool) -> JSONObject {
+        let ledger = push.ledger
+        var object: JSONObject = [
+            "objectId": .string(push.id),
+            "notificationId": push.notes["notificationId"] ?? push.request["notification_id"]
+                ?? .string(push.id),
+            "status": .string(statusText(push)),
+            "devices": JSONValue(ledger.targeted),
+            "subscribers": JSONValue(ledger.targeted),
+            "successes": JSONValue(ledger.delivered),
+            "errors": JSONValue(ledger.failed),
+            "invalidTokens": JSONValue(ledger.invalidTokens),
+            "targeted": JSONValue(ledger.targeted),
+            "delivered": JSONValue(ledger.delivered),
+            "failed": JSONValue(ledger.failed),
+            "expired": JSONValue(ledger.expired),
+            "suppressed": JSONValue(ledger.suppressed),
+            "inDoubt": JSONValue(ledger.inDoubt),
+            "pending": JSONValue(ledger.pending),
+            "from-service": "push",
+            "prod": push.request["prod"] ?? "prod",
+            "push-time": push.request["push_time"] ?? .string(push.createdAt.iso8601),
+            "createdAt": .string(push.createdAt.iso8601),
+            "updatedAt": .string(push.updatedAt.iso8601),
+        ]
+        var notes = push.notes
+        notes.removeValue(forKey: "notificationId")
+        if !notes.isEmpty { object["notes"] = .object(notes) }
+        guard withContent else { return object }
+        object["eventId"] = .string(push.eventID)
+        if let data = push.request["data"] {
+            object["data"] = data
+            object["msg"] = data
+        }
+        for field in ["where", "cql", "channels"] {
+            if let value = push.request[field] { object[field] = value }
+        }
+        return object
+    }
+
+    /// LeanCloud's `in-queue`, `scheduled` and `done`; a push that failed as a whole shows why. Never
+    /// under a key `error`: the Python client takes that for a failed call.
+    private static func statusText(_ push: StoredPush) -> String {
+        switch push.status {
+        case .queued where push.releaseAt != nil: "scheduled"
+        case .scheduled: "scheduled"
+        case .queued, .planning, .sending: "in-queue"
+        case .done: "done"
+        case .cancelled: "cancelled"
+        case .failed: push.error ?? "failed"
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import Postgres
+package import PushCore
+
+extension InstallationStore {
+    /// Those of the ids that there are.
+    package func find(app: String, objectIDs: [String]) async throws -> [Installation] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM installations
+            WHERE app = $1 AND object_id = ANY ($2::text[]) ORDER BY object_id
+            """,
+            [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+        ).rows.map(Self.installation)
+    }
+
+    /// - Returns: How many of the ids matched and are gone.
+    package func delete(
+        app: String,
+        objectIDs: [String],
+        where condition: Where
+    ) async throws -> Int {
+        var compiler = WhereCompiler(
+            app: app,
+            parameters: [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+        )
+        let matches = try compiler.installations(condition, as: "n")
+        return try await database.execute(
+            """
+            DELETE FROM installations n
+            WHERE n.app = $1 AND n.object_id = ANY ($2::text[]) AND \(matches)
+            """,
+            compiler.parameters
+        ).affectedRows
+    }
+
+    /// The installations that hold one of these tokens, or are named by one of these
+    /// `installationId`s.
+    package func find(
+        app: String,
+        platform: Platform,
+        tokens: [String],
+        installationIDs: [String] = []
+    ) async throws -> [Installation] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM installations
+            WHERE app = $1 AND (provider = $2 AND token_hash = ANY (ARRAY(
+                    SELECT sha256(convert_to(named.token, 'UTF8'))
+                    FROM unnest($3::text[]) AS named(token)))
+                OR installation_id = ANY ($4::text[]))
+            ORDER BY object_id
+            """,
+            [
+                .text(app), .text(platform.rawValue), .textArray(tokens),
+                .textArray(installationIDs),
+            ]
+        ).rows.map(Self.installation)
+    }
+}

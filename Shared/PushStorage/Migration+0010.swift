@@ -1,0 +1,15 @@
+extension Migration {
+    /// Push records as clients ask for them: by the label that several may share, and without those
+    /// that a client has hidden. An older service shows the hidden ones.
+    static let tenth = Migration(
+        version: 10,
+        oldestUsable: 1,
+        statements: [
+            "ALTER TABLE pushes ADD COLUMN hidden_at timestamptz",
+            """
+            CREATE INDEX pushes_label ON pushes (app, (notes->>'notificationId'))
+                WHERE notes->>'notificationId' IS NOT NULL
+            """,
+        ]
+    )
+}

@@ -1,0 +1,111 @@
+import Postgres
+package import PushCore
+
+/// Pushes as clients see them, who may ask for them as for any class of objects. A client may hide
+/// one; its deliveries stay on the books for as long as those are kept.
+extension PushStore {
+    /// What `WhereTable.pushRecords` names, beside the columns of a push.
+    private static let records = """
+        SELECT p.id, p.app, p.event_source, p.event_id, p.request, p.status, p.error, p.notes,
+            p.lane, p.targeted, p.delivered, p.failed, p.expired, p.suppressed, p.in_doubt,
+            p.pending, p.invalid_tokens, p.expires_at, p.release_at, p.schedule_id, p.created_at,
+            p.updated_at, p.finished_at, p.id::text AS object_id,
+            coalesce(p.accepted_at, p.created_at) AS accepted_at,
+            coalesce(p.release_at, p.accepted_at, p.created_at) AS push_time,
+            coalesce(p.notes->>'notificationId', p.id::text) AS notification_id,
+            CASE p.environment WHEN 'sandbox' THEN 'dev' ELSE 'prod' END AS prod,
+            CASE WHEN p.status = 'scheduled' OR p.is_waiting THEN 'scheduled'
+                WHEN p.status IN ('queued', 'planning', 'sending') THEN 'in-queue'
+                WHEN p.status = 'failed' THEN coalesce(p.error, 'failed')
+                ELSE p.status END AS status_text
+        FROM pushes p WHERE p.app = $1 AND p.hidden_at IS NULL
+        """
+
+    private struct Selection {
+        var compiler: WhereCompiler
+        let source: String
+        let condition: String
+
+        /// `nil` where nothing can match.
+        init?(app: String, _ condition: Where) throws(WhereError) {
+            compiler = WhereCompiler(app: app, parameters: [.text(app)])
+            self.condition = try compiler.pushRecords(condition, as: "n")
+            guard let id = condition.onlyObjectID else {
+                source = PushStore.records
+                return
+            }
+            guard PushIdentity.isUUID(id) else { return nil }
+            source = PushStore.records + " AND p.id = \(compiler.bind(.uuid(id)))::uuid"
+        }
+    }
+
+    /// The records that a condition selects; without an order, as they came in.
+    ///
+    /// - Throws: `WhereError` for a field that push records cannot be asked for.
+    package func query(
+        app: String,
+        where condition: Where,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> [StoredPush] {
+        guard var selection = try Selection(app: app, condition) else { return [] }
+        let came = try WherePath("createdAt")
+        let order = try selection.compiler.order(
+            order.isEmpty ? [SortKey(path: came, isDescending: false)] : order,
+            of: condition,
+            in: .pushRecords,
+            as: "n"
+        )
+        let limit = selection.compiler.bind(.integer(min(max(limit, 0), 1000)))
+        let skip = selection.compiler.bind(.integer(max(skip, 0)))
+        return try await database.execute(
+            """
+            SELECT \(Self.columns) FROM (\(selection.source)) n WHERE \(selection.condition)
+            ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
+            """,
+            selection.compiler.parameters
+        ).rows.map(Self.push)
+    }
+
+    package func count(app: String, where condition: Where) async throws -> Int {
+        guard let selection = try Selection(app: app, condition) else { return 0 }
+        return try await database.execute(
+            "SELECT count(*) AS count FROM (\(selection.source)) n WHERE \(selection.condition)",
+            selection.compiler.parameters
+        ).first?.integer("count") ?? 0
+    }
+
+    /// The pushes that carry this label, those that a client has hidden aside, the latest first.
+    package func find(app: String, label: String) async throws -> [StoredPush] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM pushes
+            WHERE app = $1 AND notes->>'notificationId' = $2 AND hidden_at IS NULL
+            ORDER BY pushes.created_at DESC, id LIMIT 1000
+            """,
+            [.text(app), .text(label)]
+        ).rows.map(Self.push)
+    }
+
+    /// Hides records from the app's clients.
+    ///
+    /// - Returns: How many there were.
+    package func hide(app: String, ids: [String]) async throws -> Int {
+        try await database.execute(
+            """
+            UPDATE pushes SET hidden_at = now()
+            WHERE app = $1 AND id = ANY ($2::uuid[]) AND hidden_at IS NULL
+            """,
+            [.text(app), .uuidArray(Set(ids.filter(PushIdentity.isUUID)).sorted())]
+        ).affectedRows
+    }
+
+    /// Whether a client has hidden it.
+    package func isHidden(_ id: String) async throws -> Bool {
+        try await database.execute(
+            "SELECT hidden_at IS NOT NULL AS hidden FROM pushes WHERE id = $1",
+            [.uuid(id)]
+        ).first?.boolean("hidden") ?? false
+    }
+}

@@ -1,0 +1,62 @@
+import PushCore
+
+extension WhereCompiler {
+    /// As for `installations`, on rows of `identities`.
+    mutating func identities(
+        _ condition: Where,
+        as alias: String
+    ) throws(WhereError) -> String {
+        try compile(condition, WhereRows(table: .identities, alias: alias))
+    }
+
+    /// As for `installations`, on rows of `PushStore.records`.
+    mutating func pushRecords(
+        _ condition: Where,
+        as alias: String
+    ) throws(WhereError) -> String {
+        for path in condition.paths { try Self.checkPushField(path) }
+        return try compile(condition, WhereRows(table: .pushRecords, alias: alias))
+    }
+
+    mutating func order(
+        _ keys: [SortKey],
+        of condition: Where,
+        in table: WhereTable,
+        as alias: String
+    ) throws(WhereError) -> String {
+        if case .pushRecords = table { for key in keys { try Self.checkPushField(key.path) } }
+        return order(keys, of: condition, WhereRows(table: table, alias: alias))
+    }
+
+    /// What a push carries is kept as it came, and is not looked into.
+    private static func checkPushField(_ path: WherePath) throws(WhereError) {
+        if case .nothing = WhereTable.pushRecords.column(of: path) {
+            throw WhereError(
+                code: 102,
+                field: path.text,
+                "push records cannot be asked for this field"
+            )
+        }
+    }
+}
+
+extension Where {
+    /// The fields that it asks for, those of sub-queries aside.
+    var paths: [WherePath] {
+        switch self {
+        case .all(let parts), .any(let parts), .none(let parts): parts.flatMap(\.paths)
+        case .field(let path, _): [path]
+        }
+    }
+
+    /// The one object id that it can be true of.
+    var onlyObjectID: String? {
+        switch self {
+        case .field(let path, .equal(.string(let id))) where path.text == "objectId": return id
+        case .all(let parts):
+            for part in parts { if let id = part.onlyObjectID { return id } }
+            return nil
+        case .field, .any, .none: return nil
+        }
+    }
+}
