@@ -201,6 +201,36 @@ extension PostgresPool {
         }
     }
 
+    /// One statement without parameters, outside of any transaction and without a statement timeout:
+    /// what `CREATE INDEX CONCURRENTLY` insists on.
+    ///
+    /// - Throws: `PostgresError`; `CancellationError`, after which the statement has ended too.
+    package func executeAlone(_ sql: String) async throws {
+        let connection = try await acquire()
+        let restore = "SET statement_timeout TO \(configuration.statementTimeout.wholeMilliseconds)"
+        do {
+            try connection.leavePipelineMode()
+            _ = try await connection.runScript("SET statement_timeout = 0")
+            _ = try await connection.runScript(sql)
+            _ = try await connection.runScript(restore, isCancellable: false)
+            try connection.enterPipelineMode()
+            giveBack(connection)
+            count("ok")
+        } catch {
+            connection.silenceLimit = .seconds(10)
+            await connection.abandonPlain(after: error)
+            if connection.mode == .plain {
+                _ = try? await connection.runScript(restore, isCancellable: false)
+                try? connection.enterPipelineMode()
+            }
+            connection.silenceLimit = .zero
+            giveBack(connection)
+            let told = connection.lossAsSeenByBorrower(of: error)
+            count((told as? PostgresError)?.metricLabel ?? "cancelled")
+            throw told
+        }
+    }
+
     /// Plain mode, in a transaction without a statement timeout.
     private func bulk<Value: Sendable>(
         _ body: (PostgresConnection) async throws -> Value
