@@ -10,7 +10,7 @@ extension PushRequest {
     /// Known to the contract, refused by name until they are built: a field that is accepted and
     /// then not done would be worse.
     private static let unsupportedFields = [
-        "cql", "tags", "audience_topic", "req_id",
+        "audience_topic", "req_id",
     ]
 
     /// More is no pace at all.
@@ -26,7 +26,7 @@ extension PushRequest {
     ]
 
     private static let selectorFields = [
-        "channels", "where", "identities", "installations", "tokens",
+        "channels", "where", "cql", "identities", "installations", "tags", "tokens",
     ]
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
@@ -43,7 +43,7 @@ extension PushRequest {
         }
         // Of all fields these may not be absent by being null: who meant one user must not ring
         // every phone.
-        for field in selectorFields + ["cql", "tags", "audience_topic"]
+        for field in selectorFields + ["audience_topic"]
         where object[field]?.isNull == true {
             throw PushRequestError(field, .invalid("must not be null"))
         }
@@ -89,20 +89,52 @@ extension PushRequest {
         if fields.has("pace"), fields.has("flow_control") {
             throw PushRequestError("pace", .conflict(with: "flow_control"))
         }
+        if fields.has("where"), fields.has("cql") {
+            throw PushRequestError("where", .conflict(with: "cql"))
+        }
         guard fields.has("tokens") else { return }
-        for other in ["channels", "where", "identities", "installations"] where fields.has(other) {
+        for other in selectorFields where other != "tokens" && fields.has(other) {
             throw PushRequestError("tokens", .conflict(with: other))
         }
     }
 
-    private static func audience(_ fields: FieldReader) throws(PushRequestError) -> Audience {
-        // `where: {}` is what SDKs send for "no condition"; any other is not built yet.
-        if let condition = fields["where"] {
-            guard let object = condition.object else {
-                throw PushRequestError("where", .invalid("must be an object, \(condition.not)"))
-            }
-            guard object.isEmpty else { throw PushRequestError("where", .unsupported) }
+    /// What `where` or `cql`, and `tags`, ask for together; `nil`: nothing.
+    private static func condition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
+        var parts: [Where] = []
+        if let part = try whereCondition(fields) { parts.append(part) }
+        if let text = try fields.string("cql") {
+            let condition = try cqlCondition(text)
+            if condition != .everything { parts.append(condition) }
         }
+        if let text = try fields.string("tags") {
+            do throws(TagExpressionError) {
+                parts.append(try TagExpression.parse(text).condition())
+            } catch {
+                throw PushRequestError("tags", .invalid(error.description))
+            }
+        }
+        return parts.count > 1 ? .all(parts) : parts.first
+    }
+
+    /// `nil` where it is absent, or `{}`, which SDKs send for "no condition".
+    private static func whereCondition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
+        guard let value = fields["where"] else { return nil }
+        guard value.object != nil || value.array != nil else {
+            throw PushRequestError(
+                "where",
+                .invalid("must be an object, or an array of objects, \(value.not)")
+            )
+        }
+        do throws(WhereError) {
+            let condition = try Where.parse(value)
+            try condition.checkClasses()
+            return condition == .everything ? nil : condition
+        } catch {
+            throw PushRequestError("where", .condition(error))
+        }
+    }
+
+    private static func audience(_ fields: FieldReader) throws(PushRequestError) -> Audience {
         if let tokens = fields["tokens"] { return .tokens(try directTokens(tokens)) }
         let channels = try fields.strings("channels", orOne: true)
         for (index, channel) in (channels ?? []).enumerated()
@@ -113,9 +145,34 @@ extension PushRequest {
             Selectors(
                 channels: channels,
                 identities: try fields.strings("identities", orOne: false),
-                installations: try fields.strings("installations", orOne: false)
+                installations: try fields.strings("installations", orOne: false),
+                condition: try condition(fields)
             )
         )
+    }
+
+    /// A push goes to all that are selected, so what makes fewer of them is refused, not ignored.
+    private static func cqlCondition(_ text: String) throws(PushRequestError) -> Where {
+        let query: CQLQuery
+        do throws(CQLError) {
+            query = try CQLQuery.parse(text)
+        } catch {
+            throw PushRequestError(
+                "cql",
+                .condition(WhereError(code: error.code, error.description))
+            )
+        }
+        guard query.className == "_Installation" else {
+            throw PushRequestError("cql", .invalid("must select from _Installation"))
+        }
+        let isOfAll = query.limit == nil && query.skip == 0 && query.order.isEmpty
+        guard isOfAll, !query.isCount else {
+            throw PushRequestError(
+                "cql",
+                .invalid("must select all that it means: no count, no order by and no limit")
+            )
+        }
+        return query.condition
     }
 
     private static func directTokens(

@@ -46,15 +46,19 @@ package struct PushRequest: Sendable, Equatable {
         package var identities: [String]?
         /// Object ids, or LeanCloud's own `installationId`.
         package var installations: [String]?
+        /// What `where`, `cql` and `tags` ask for, all of which must hold.
+        package var condition: Where?
 
         package init(
             channels: [String]? = nil,
             identities: [String]? = nil,
-            installations: [String]? = nil
+            installations: [String]? = nil,
+            condition: Where? = nil
         ) {
             self.channels = channels
             self.identities = identities
             self.installations = installations
+            self.condition = condition
         }
 
         package var selectsNobody: Bool {
@@ -153,6 +157,8 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         case conflict(with: String)
         /// Unknown fields and no known selector: a misspelt selector must not ring every phone.
         case noKnownSelector
+        /// Why a `where` cannot be used.
+        case condition(WhereError)
     }
 
     package init(_ field: String, _ problem: Problem) {
@@ -171,6 +177,7 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         case .noKnownSelector:
             "\(field) is not a known field, and no known selector is there: refused rather than "
                 + "sent to everyone"
+        case .condition(let error): "\(field): \(error.description)"
         }
     }
 
@@ -183,6 +190,7 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         case .badChannelName: "invalid_channel"
         case .conflict: "conflicting_fields"
         case .noKnownSelector: "unknown_field"
+        case .condition: "invalid_condition"
         }
     }
 
@@ -192,6 +200,7 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         case .invalid, .missing, .conflict, .noKnownSelector: 107
         case .unsupported: 108
         case .badChannelName: 112
+        case .condition(let error): error.code
         }
     }
 }

@@ -144,8 +144,7 @@ struct PushRequestTests {
     @Test(
         "What is in the contract and not in this version is refused by name, never ignored",
         arguments: [
-            "cql": #""select * from _Installation""#, "tags": #""a && b""#,
-            "audience_topic": #""PUSH_RC""#, "where": #"{"badge": 1}"#, "req_id": #""a""#,
+            "audience_topic": #""PUSH_RC""#, "req_id": #""a""#,
         ]
     )
     func refusesByName(field: String, value: String) throws {
@@ -153,6 +152,67 @@ struct PushRequestTests {
         #expect(error?.field == field)
         #expect(error?.problem == .unsupported)
         #expect(error?.description == "\(field) is not supported yet")
+    }
+
+    @Test("where, a list of conditions and tags narrow each other")
+    func readsConditions() throws {
+        func condition(_ text: String) throws -> Where? {
+            guard case .installations(let selectors) = try parse(text).audience else { return nil }
+            return selectors.condition
+        }
+        #expect(try condition(#"{"data": {}, "where": {}}"#) == nil)
+        #expect(try condition(#"{"data": {}, "where": []}"#) == nil)
+        let badge = try Where.parse(["badge": 1])
+        #expect(try condition(#"{"data": {}, "where": {"badge": 1}}"#) == badge)
+        #expect(
+            try condition(#"{"data": {}, "where": [{"badge": 1}, {"a": 2}]}"#)
+                == Where.parse([["badge": 1], ["a": 2]])
+        )
+        let tags = try TagExpression.parse("a && !b").condition()
+        #expect(try condition(#"{"data": {}, "tags": "a && !b"}"#) == tags)
+        #expect(
+            try condition(#"{"data": {}, "tags": "a && !b", "where": {"badge": 1}}"#)
+                == .all([badge, tags])
+        )
+        #expect(
+            try condition(#"{"data": {}, "cql": "select * from _Installation where badge = 1"}"#)
+                == badge
+        )
+        #expect(try condition(#"{"data": {}, "cql": "select * from _Installation"}"#) == nil)
+        #expect(try !parse(#"{"data": {}, "where": {"badge": 1}}"#).isDirect)
+    }
+
+    @Test(
+        "A condition that cannot be used is refused with its field, its operator and its code",
+        arguments: [
+            (#""where": {"score": {"$roughly": 1}}"#, "where", "$roughly", 102),
+            (#""where": {"a": {"$regex": "("}}"#, "where", "a", 107),
+            (
+                #""where": {"a": {"$nin": [], "$inQuery": {"className": "Team"}}}"#, "where",
+                "Team", 103
+            ),
+            (
+                #""where": {"$or": [{"a": {"$notInQuery": {"b": {"$select": {"key": "x", "query": "#
+                    + #"{"className": "Team", "where": {}}}}}}}]}"#, "where", "Team", 103
+            ),
+            (#""where": "{}""#, "where", "must be an object", 107),
+            (#""where": {"a": 1}, "tokens": []"#, "tokens", "where", 107),
+            (#""tags": "a", "tokens": []"#, "tokens", "tags", 107),
+            (#""cql": "select * from _Installation", "where": {}"#, "where", "cql", 107),
+            (#""cql": "select * from _User""#, "cql", "_Installation", 107),
+            (#""cql": "select * from _Installation limit 3""#, "cql", "limit", 107),
+            (#""cql": "select count(*) from _Installation""#, "cql", "count", 107),
+            (#""cql": "update _Installation""#, "cql", "CQL", 300),
+            (#""cql": "select * from _Installation where a near 3""#, "cql", "near", 300),
+            (#""tags": "a &&""#, "tags", "character", 107), (#""tags": null"#, "tags", "null", 107),
+            (#""tags": ["a"]"#, "tags", "a string", 107),
+        ]
+    )
+    func refusesConditions(text: String, field: String, named: String, code: Int) throws {
+        let error = try error(#"{"data": {}, \#(text)}"#)
+        #expect(error?.field == field)
+        #expect(error?.description.contains(named) == true, "\(error?.description ?? "")")
+        #expect(error?.leanCloudCode == code)
     }
 
     @Test(

@@ -70,8 +70,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as WhereError: self.init(code: error.code, error.description)
         case let error as CQLError: self.init(code: error.code, error.description)
         case let error as PushRequestError:
-            // LeanCloud has a code of its own for a channel's name alone.
-            self.init(code: error.problem == .badChannelName ? 112 : 1, error.description)
+            self.init(code: error.codeOfClients, error.description)
         case is TooManyWaiting:
             self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")
         case let problem as HTTPProblem:
@@ -85,6 +84,18 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as StorageError where error.isOfTheValues:
             self.init(code: 1, "A value cannot be kept, or compared with.")
         default: return nil
+        }
+    }
+}
+
+extension PushRequestError {
+    /// 112 for a channel's name, a condition's own code, else 1: LeanCloud has no code of its own for
+    /// a push parameter.
+    fileprivate var codeOfClients: Int {
+        switch problem {
+        case .badChannelName: 112
+        case .condition(let error): error.code
+        case .invalid, .missing, .unsupported, .conflict, .noKnownSelector: 1
         }
     }
 }
