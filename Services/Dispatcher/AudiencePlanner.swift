@@ -27,6 +27,8 @@ actor AudiencePlanner: ServicePart {
     /// that every replica gets some.
     private static let shardSize = 10_000
     private static let cannotPlan = "audiences cannot be planned"
+    private static let conditionTooSlow =
+        "where: the database takes longer than its statement timeout to ask it of the app's devices"
 
     private let database: PushDatabase
     private let engine: DeliveryEngine
@@ -82,11 +84,13 @@ actor AudiencePlanner: ServicePart {
             }
             return true
         } catch let error as StorageError where error.isOfTheValues {
-            log.error(
-                "a push cannot be planned",
-                [.pushID: .string(push.id), .error: .string(error.description)]
-            )
-            try await database.pushes.fail(push.id, error: error.description)
+            try await fail(push, error.description)
+            return true
+        } catch let error as WhereError {
+            try await fail(push, "where: \(error.description)")
+            return true
+        } catch let error as StorageError where error.isStatementTimeout && push.hasCondition {
+            try await fail(push, Self.conditionTooSlow)
             return true
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is another's, or the push was cancelled meanwhile.
@@ -103,9 +107,18 @@ actor AudiencePlanner: ServicePart {
         }
     }
 
+    private func fail(_ push: PlanningPush, _ reason: String) async throws {
+        log.error(
+            "a push cannot be planned",
+            [.pushID: .string(push.id), .error: .string(reason)]
+        )
+        try await database.pushes.fail(push.id, error: reason)
+    }
+
     private func plan(_ push: PlanningPush, session: Int) async throws {
         var pause = Pause()
         var total = 0
+        var timeouts = 0
         while !Task.isCancelled {
             do {
                 let page = try await database.deliveries.planPage(
@@ -118,6 +131,11 @@ actor AudiencePlanner: ServicePart {
                 if page.inserted > 0 { onPage() }
                 guard !page.isFinished else { break }
             } catch let error as StorageError where error.isRetryable {
+                if error.isStatementTimeout, push.hasCondition {
+                    timeouts += 1
+                    // Once it may have been the database's fault.
+                    if timeouts > 1 { throw error }
+                }
                 // The claim is ours as long as the session is.
                 trouble.set(Self.cannotPlan)
                 await pause.wait(on: loop)
@@ -150,6 +168,16 @@ actor AudiencePlanner: ServicePart {
             result: result
         )
         log.info("dry run", [.pushID: .string(push.id), .app: .string(push.app)])
+    }
+}
+
+extension PlanningPush {
+    fileprivate var hasCondition: Bool {
+        if case .installations(let selectors) = request.audience {
+            selectors.condition != nil
+        } else {
+            false
+        }
     }
 }
 

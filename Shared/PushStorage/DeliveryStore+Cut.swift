@@ -33,7 +33,7 @@ extension DeliveryStore {
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(size * shardsAtOnce),
         ]
-        let conditions = selectors.conditions(&parameters)
+        let conditions = try selectors.conditions(&parameters, app: push.app)
         let parts = try await transaction.execute(
             """
             SELECT max(m.object_id) AS upper, count(*) AS members

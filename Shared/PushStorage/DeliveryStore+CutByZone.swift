@@ -28,7 +28,7 @@ extension DeliveryStore {
                     WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
                 """
         }
-        let conditions = selectors.conditions(&parameters)
+        let conditions = try selectors.conditions(&parameters, app: push.app)
         let due = zones.due("n.time_zone", &parameters)
         let rows = try await transaction.execute(
             """

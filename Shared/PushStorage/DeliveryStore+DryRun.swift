@@ -6,24 +6,29 @@ package import PushCore
 /// result in the push's record.
 extension DeliveryStore {
     /// How many devices of each platform a push that this session plans would go to.
+    ///
+    /// - Throws: `StorageError`; `WhereError` for a condition over what is not kept.
     package func countAudience(_ push: PlanningPush) async throws -> [Platform: Int] {
         switch push.request.audience {
         case .tokens(let tokens):
             return Dictionary(grouping: tokens, by: \.platform).mapValues(\.count)
         case .installations(let selectors):
             if selectors.selectsNobody { return [:] }
-            var parameters: [PostgresValue] = [.uuid(push.id)]
-            let conditions = selectors.conditions(&parameters)
-            let rows = try await database.execute(
+            var parameters: [PostgresValue] = [.text(push.app), .uuid(push.id)]
+            let conditions = try selectors.conditions(&parameters, app: push.app)
+            let (sql, arguments) = (
                 """
-                SELECT n.provider, count(*) AS count
-                FROM pushes p JOIN installations n ON n.app = p.app
-                WHERE p.id = $1 AND n.valid AND n.token IS NOT NULL
-                    AND n.created_at <= p.planned_until\(conditions)
+                SELECT n.provider, count(*) AS count FROM installations n
+                WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL
+                    AND n.created_at <= (SELECT planned_until FROM pushes WHERE id = $2)\(conditions)
                 GROUP BY n.provider
-                """,
-                parameters
-            ).rows
+                """, parameters
+            )
+            let rows = try await database.transaction { transaction in
+                try await transaction.pipeline([
+                    (Self.planByConditionSQL, []), (sql, arguments),
+                ])[1].rows
+            }
             var counts: [Platform: Int] = [:]
             for row in rows {
                 guard let platform = Platform(rawValue: try row.text("provider")) else { continue }

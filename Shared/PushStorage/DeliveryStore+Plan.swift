@@ -157,7 +157,16 @@ extension DeliveryStore {
             case .tokens(let tokens):
                 page = try await Self.insertTokenPage(push, tokens, start, zones, transaction)
             case .installations(let selectors):
-                if let shardSize, !selectors.isDirect {
+                if let shardSize, !selectors.isDirect, selectors.condition != nil {
+                    page = try await Self.choose(
+                        push,
+                        selectors,
+                        start,
+                        size: max(1, shardSize),
+                        zones,
+                        transaction
+                    )
+                } else if let shardSize, !selectors.isDirect {
                     page = try await Self.cut(
                         push,
                         selectors,
@@ -344,7 +353,14 @@ extension DeliveryStore {
             .uuid(push.id), .text(push.app), .text(start.cursor ?? ""),
             .timestamp(start.plannedUntil), .integer(start.limit),
         ]
-        let conditions = selectors.conditions(&parameters)
+        var source = "installations n"
+        if selectors.isDirect, selectors.condition != nil {
+            // Those that are named are found first, by their names, however little the condition
+            // seems to cost.
+            let named = selectors.names(&parameters, of: "m")
+            source = "(SELECT * FROM installations m WHERE m.app = $2\(named) OFFSET 0) n"
+        }
+        let conditions = try selectors.conditions(&parameters, app: push.app)
         let times = RowTimes(zones, zone: "i.time_zone", &parameters)
         var values = "NULL::json"
         if !push.request.templateFields.isEmpty {
@@ -354,7 +370,7 @@ extension DeliveryStore {
         let result = try await transaction.execute(
             """
             WITH page AS (
-                SELECT n.* FROM installations n
+                SELECT n.* FROM \(source)
                 WHERE n.app = $2 AND n.object_id > $3 AND n.valid AND n.token IS NOT NULL
                     AND n.created_at <= $4\(conditions)
                 ORDER BY n.object_id LIMIT $5
@@ -382,16 +398,39 @@ extension DeliveryStore {
 
 extension PushRequest.Selectors {
     /// What an installation `n` has to fulfil, each condition behind an `AND`.
-    func conditions(_ parameters: inout [PostgresValue]) -> String {
+    ///
+    /// - Throws: `WhereError` for a condition over what is not kept.
+    func conditions(
+        _ parameters: inout [PostgresValue],
+        app: String
+    ) throws(WhereError) -> String {
         var conditions = ""
-        func add(_ list: [String]?, _ condition: (String) -> String) {
-            guard let list else { return }
-            parameters.append(.textArray(list))
-            conditions += " AND " + condition("$\(parameters.count)::text[]")
+        if let channels {
+            parameters.append(.textArray(channels))
+            conditions += " AND n.channels && $\(parameters.count)::text[]"
         }
-        add(channels) { "n.channels && \($0)" }
-        add(identities) { "n.identity = ANY (\($0))" }
-        add(installations) { "(n.object_id = ANY (\($0)) OR n.installation_id = ANY (\($0)))" }
+        conditions += names(&parameters, of: "n")
+        if let condition {
+            var compiler = WhereCompiler(app: app, parameters: parameters)
+            conditions += " AND " + (try compiler.installations(condition, as: "n"))
+            parameters = compiler.parameters
+        }
+        return conditions
+    }
+
+    /// The part of them that names installations one by one.
+    func names(_ parameters: inout [PostgresValue], of alias: String) -> String {
+        var conditions = ""
+        if let identities {
+            parameters.append(.textArray(identities))
+            conditions += " AND \(alias).identity = ANY ($\(parameters.count)::text[])"
+        }
+        if let installations {
+            parameters.append(.textArray(installations))
+            let list = "ANY ($\(parameters.count)::text[])"
+            conditions +=
+                " AND (\(alias).object_id = \(list) OR \(alias).installation_id = \(list))"
+        }
         return conditions
     }
 }

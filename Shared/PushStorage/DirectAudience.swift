@@ -67,7 +67,7 @@ struct DirectAudience {
         case .installations(let selectors):
             if selectors.selectsNobody { return true }
             // What narrows another selector goes through the pages' general condition.
-            guard selectors.channels == nil else { return false }
+            guard selectors.channels == nil, selectors.condition == nil else { return false }
             switch (selectors.installations, selectors.identities) {
             case (let names?, nil):
                 guard names.count <= room else { return false }

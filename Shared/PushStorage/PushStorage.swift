@@ -68,6 +68,7 @@ package final class PushDatabase: Sendable {
     package var apps: AppStore { AppStore(database: self) }
     package var credentials: CredentialStore { CredentialStore(database: self) }
     package var installations: InstallationStore { InstallationStore(database: self) }
+    package var fieldIndexes: FieldIndexStore { FieldIndexStore(database: self) }
     package var pushes: PushStore { PushStore(database: self) }
     package var deliveries: DeliveryStore { DeliveryStore(database: self) }
     package var shards: ShardStore { ShardStore(database: self) }
@@ -129,6 +130,15 @@ package final class PushDatabase: Sendable {
     func execute(_ sql: String, _ parameters: [PostgresValue] = []) async throws -> PostgresResult {
         do {
             return try await pool.execute(sql, parameters)
+        } catch let error as PostgresError {
+            throw StorageError(error)
+        }
+    }
+
+    /// One statement outside of any transaction, without a timeout.
+    func executeAlone(_ sql: String) async throws {
+        do {
+            try await pool.executeAlone(sql)
         } catch let error as PostgresError {
             throw StorageError(error)
         }

@@ -26,6 +26,8 @@ package struct ClaimedShard: Sendable, Equatable {
     var lowerID: String
     /// Whether the audience is found by its channels, and not by reading all of the app's.
     var isSparse: Bool
+    /// Whether its members were chosen when it was cut: the push has a condition.
+    var isChosen = false
     /// The time zones of its members, where the push is device-local; `nil`: all.
     var zones: ZoneFilter?
     /// What decides for the installations that do not name their APNs environment.

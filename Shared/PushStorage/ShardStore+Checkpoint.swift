@@ -155,6 +155,7 @@ extension ShardStore {
                 """
                 UPDATE shards SET cursor = greatest(cursor, $3), expected = $4, recorded = $5,
                     cancelled = $6, finished = $7, updated_at = now(),
+                    members = CASE WHEN NOT $7 THEN members END,
                     owner = CASE WHEN $8 THEN NULL ELSE owner END
                 WHERE push_id = $1 AND shard = $2
                 """,
@@ -204,7 +205,7 @@ extension ShardStore {
                 ORDER BY shard FOR UPDATE SKIP LOCKED
             ), ended AS (
                 UPDATE shards s SET finished = true, cancelled = s.expected - s.recorded,
-                    updated_at = now()
+                    members = NULL, updated_at = now()
                 FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
                 RETURNING s.cancelled
             )

@@ -71,7 +71,9 @@ package struct ShardStore: Sendable {
         var parameters: [PostgresValue] = [
             .text(shard.app), .text(start), .timestamp(shard.plannedUntil), .integer(limit),
         ]
-        let sql = Self.pageSQL(shard, &parameters)
+        let sql =
+            shard.isChosen
+            ? Self.chosenPageSQL(shard, &parameters) : try Self.pageSQL(shard, &parameters)
         let arguments = parameters
         let rows = try await database.transaction { transaction in
             try await transaction.pipeline([
@@ -81,6 +83,8 @@ package struct ShardStore: Sendable {
         var members: [Delivery] = []
         members.reserveCapacity(rows.count)
         for row in rows { members.append(try Self.member(row, of: shard)) }
+        // Looked up in their order; but the cursor stands on it.
+        if shard.isChosen { members.sort { $0.key.target < $1.key.target } }
         let isLast =
             members.count < limit
             || shard.upperID != nil && members.last?.key.target == shard.upperID
@@ -200,8 +204,8 @@ extension ShardStore {
         UPDATE shards s SET owner = $1, updated_at = now()
         FROM taken t WHERE s.push_id = t.push_id AND s.shard = t.shard
         RETURNING s.push_id, s.shard, s.app, s.day::text AS day, s.lower_id, s.upper_id,
-            s.is_sparse, s.zones, s.zones_excluded, s.cursor, s.expected, s.recorded, s.due_at,
-            s.expires_at
+            s.is_sparse, s.members IS NOT NULL AS is_chosen, s.zones, s.zones_excluded, s.cursor,
+            s.expected, s.recorded, s.due_at, s.expires_at
         """
 
     private struct Push {
@@ -286,6 +290,7 @@ extension ShardStore {
             createdAt: createdAt,
             lowerID: try row.text("lower_id"),
             isSparse: try row.boolean("is_sparse"),
+            isChosen: try row.boolean("is_chosen"),
             zones: zones.map { ZoneFilter(names: $0.compactMap { $0 }, isExclusion: isExclusion) },
             environment: push.environment,
             plannedUntil: push.plannedUntil,
@@ -303,7 +308,7 @@ extension ShardStore {
     private static func pageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
-    ) -> String {
+    ) throws -> String {
         var conditions = ""
         if let upperID = shard.upperID {
             parameters.append(.text(upperID))
@@ -327,20 +332,43 @@ extension ShardStore {
                     WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
                 """
         } else {
-            conditions += shard.selectors.conditions(&parameters)
-        }
-        var values = ""
-        if !shard.templateFields.isEmpty {
-            parameters.append(.textArray(shard.templateFields))
-            values = ", " + TemplateValues.sql("$\(parameters.count)::text[]", of: "n")
+            conditions += try shard.selectors.conditions(&parameters, app: shard.app)
         }
         return """
-            SELECT n.object_id, n.provider, n.environment, n.token, n.locale, n.apns_topic\(values)
-            FROM \(source)
+            SELECT \(memberColumns(shard, &parameters)) FROM \(source)
             WHERE n.app = $1 AND n.object_id > $2 AND n.valid AND n.token IS NOT NULL
                 AND n.created_at <= $3\(conditions)
             ORDER BY n.object_id LIMIT $4
             """
+    }
+
+    /// The members were chosen when the shard was cut; they are looked up one by one, in their order.
+    private static func chosenPageSQL(
+        _ shard: ClaimedShard,
+        _ parameters: inout [PostgresValue]
+    ) -> String {
+        parameters += [.uuid(shard.pushID), .integer(shard.shard)]
+        let last = parameters.count
+        return """
+            WITH chosen AS MATERIALIZED (
+                SELECT m.id FROM shards s CROSS JOIN LATERAL unnest(s.members) AS m(id)
+                WHERE s.push_id = $\(last - 1) AND s.shard = $\(last) AND m.id > $2
+            )
+            SELECT \(memberColumns(shard, &parameters))
+            FROM chosen c CROSS JOIN LATERAL (
+                SELECT * FROM installations i WHERE i.app = $1 AND i.object_id = c.id) n
+            WHERE n.valid AND n.token IS NOT NULL AND n.created_at <= $3 LIMIT $4
+            """
+    }
+
+    private static func memberColumns(
+        _ shard: ClaimedShard,
+        _ parameters: inout [PostgresValue]
+    ) -> String {
+        let columns = "n.object_id, n.provider, n.environment, n.token, n.locale, n.apns_topic"
+        guard !shard.templateFields.isEmpty else { return columns }
+        parameters.append(.textArray(shard.templateFields))
+        return columns + ", " + TemplateValues.sql("$\(parameters.count)::text[]", of: "n")
     }
 
     private static func member(

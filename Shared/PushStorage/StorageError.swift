@@ -38,6 +38,9 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
         return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
     }
 
+    /// The statement took longer than the database gives it.
+    package var isStatementTimeout: Bool { sqlState == "57014" }
+
     init(_ error: PostgresError) {
         self.init(
             error.sqlState == "23505" ? .conflict : .database,

@@ -21,7 +21,7 @@ extension WhereCompiler {
             return flag ? present : not(present)
         case .pattern(let pattern): return matches(pattern, field)
         case .inQuery(let query): return try pointsInto(query, field)
-        case .notInQuery(let query): return not(try pointsInto(query, field))
+        case .notInQuery(let query): return not(try pointsInto(query, field, isNegated: true))
         case .selected(let key, let query): return try isSelected(key, query, field)
         case .notSelected(let key, let query): return not(try isSelected(key, query, field))
         case .near(let point, let minimum, let maximum):
@@ -63,11 +63,13 @@ extension WhereCompiler {
         }
     }
 
-    /// The test of an array's elements; NULL for what is none.
+    /// The test of an array's elements; NULL for what is none. That it is one is said twice: first
+    /// for an index of those that are, then for the order of evaluation.
     private func anyElement(of value: String, _ test: (String) -> String) -> String {
         """
-        CASE WHEN jsonb_typeof(\(value)) = 'array' THEN EXISTS (\
-        SELECT FROM jsonb_array_elements(\(value)) AS e(value) WHERE \(test("e.value"))) END
+        (jsonb_typeof(\(value)) = 'array' AND CASE WHEN jsonb_typeof(\(value)) = 'array' \
+        THEN EXISTS (SELECT FROM jsonb_array_elements(\(value)) AS e(value) \
+        WHERE \(test("e.value"))) END)
         """
     }
 
@@ -334,23 +336,36 @@ extension WhereCompiler {
 
     private mutating func pointsInto(
         _ query: WhereQuery,
-        _ field: WhereField
+        _ field: WhereField,
+        isNegated: Bool = false
     ) throws(WhereError) -> String {
         guard case .json = field.column else { return "FALSE" }
         let className = query.className ?? WhereTable.identities.className
         let name = bind(text: className)
+        func isPointer(_ value: String) -> String {
+            "\(value)->>'__type' = 'Pointer' AND \(value)->>'className' = \(name)"
+        }
         guard query.limit != nil else {
+            // By the id of each, or by hashing those that are selected, as the planner sees fit: a
+            // list of them all, once it is too long to be hashed, would be read for each row.
+            let (rows, selected) = try source(query.condition, over: className, of: field.path)
+            return any(of: value(field)) { value in
+                """
+                (\(isPointer(value)) AND EXISTS (SELECT \(selected) \
+                AND \(rows.objectID) = \(value)->>'objectId'))
+                """
+            }
+        }
+        if isNegated {
+            // No index serves it, so all are asked: by hashing the ids, which are few.
             let ids = try select(
                 { rows, _ in rows.objectID },
                 query,
                 over: className,
                 of: field.path
             )
-            return any(of: value(field)) { value in
-                """
-                (\(value)->>'__type' = 'Pointer' AND \(value)->>'className' = \(name) \
-                AND \(value)->>'objectId' IN (\(ids)))
-                """
+            return any(of: value(field)) {
+                "(\(isPointer($0)) AND \($0)->>'objectId' IN (\(ids)))"
             }
         }
         // The ids are few: the index is asked for each.

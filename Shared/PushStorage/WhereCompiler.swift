@@ -114,13 +114,12 @@ package struct WhereCompiler: Sendable {
 
     // MARK: Sub-queries
 
-    /// The rows that a sub-query selects, each as `value`.
-    mutating func select(
-        _ value: (WhereRows, inout WhereCompiler) -> String,
-        _ query: WhereQuery,
+    /// Those objects of a class that meet a condition, from `FROM` on.
+    mutating func source(
+        _ condition: Where,
         over className: String,
         of field: WherePath
-    ) throws(WhereError) -> String {
+    ) throws(WhereError) -> (rows: WhereRows, sql: String) {
         guard let table = WhereTable(className: className) else {
             throw WhereError(
                 code: 103,
@@ -131,12 +130,22 @@ package struct WhereCompiler: Sendable {
         tables += 1
         let rows = WhereRows(table: table, alias: "q\(tables)")
         let app = bindApp()
-        let value = value(rows, &self)
-        let condition = try compile(query.condition, rows)
-        var sql = """
-            SELECT \(value) AS value FROM \(table.name) \(rows.alias)
-            WHERE \(rows.alias).app = \(app) AND \(condition)
-            """
+        let condition = try compile(condition, rows)
+        return (
+            rows,
+            "FROM \(table.name) \(rows.alias) WHERE \(rows.alias).app = \(app) AND \(condition)"
+        )
+    }
+
+    /// The rows that a sub-query selects, each as `value`.
+    mutating func select(
+        _ value: (WhereRows, inout WhereCompiler) -> String,
+        _ query: WhereQuery,
+        over className: String,
+        of field: WherePath
+    ) throws(WhereError) -> String {
+        let (rows, source) = try source(query.condition, over: className, of: field)
+        var sql = "SELECT \(value(rows, &self)) AS value \(source)"
         if let limit = query.limit {
             let order = order(query.order, of: query.condition, rows)
             sql += " ORDER BY \(order) LIMIT \(bind(.integer(limit)))::bigint"

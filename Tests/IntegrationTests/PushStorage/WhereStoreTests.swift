@@ -1,3 +1,4 @@
+import Foundation
 import JSON
 import PushCore
 import PushStorage
@@ -5,7 +6,7 @@ import Support
 import Testing
 
 @Suite(
-    .timeLimit(.minutes(5)),
+    .timeLimit(.minutes(60)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct WhereStoreTests {
@@ -136,31 +137,24 @@ struct WhereStoreTests {
                 object["s"] = .string(String(repeating: "ab\n", count: 1 + index * 20))
                 try await storage.install(object)
             }
-            var choice = SeededChoice(seed: 13)
-            let end = ContinuousClock.now + .seconds(30)
-            var (asked, refused, failed) = (0, 0, 0)
-            while asked < 6000, ContinuousClock.now < end, failed < 5 {
-                asked += 1
-                let text: JSONValue =
-                    asked % 2 == 0
-                    ? HostileWhere.condition(&choice, depth: 3)
-                    : ["s": ["$regex": .string(HostileWhere.pattern(&choice))]]
-                do {
-                    let condition = try Where.parse(text)
-                    _ = try await storage.database.installations.query(
-                        app: StorageFixture.app,
-                        where: condition,
-                        order: [SortKey(path: WherePath("s"), isDescending: true)],
-                        limit: 3
-                    )
-                } catch is WhereError {
-                    refused += 1
-                } catch {
-                    failed += 1
-                    Issue.record("\(error): \(text.text)")
+            // As long as `deploy/fuzz where-sql` says, and then never the same ones twice.
+            let seconds = ProcessInfo.processInfo.environment["CARILLON_FUZZ_SECONDS"]
+                .flatMap { Int($0) }
+            let seed: UInt64 = seconds == nil ? 13 : .random(in: 0...UInt64.max)
+            let most = seconds == nil ? 1500 : Int.max
+            let end = ContinuousClock.now + .seconds(seconds ?? 30)
+            let tallies = await withTaskGroup(of: HostileTally.self) { group in
+                for worker in 0..<4 {
+                    group.addTask {
+                        await HostileTally.of(storage, seed: seed &+ UInt64(worker), most, end)
+                    }
                 }
+                return await group.reduce(into: []) { $0.append($1) }
             }
-            print("where: \(asked) hostile conditions, \(refused) refused")
+            let (asked, refused) = (
+                tallies.reduce(0) { $0 + $1.asked }, tallies.reduce(0) { $0 + $1.refused }
+            )
+            print("where: \(asked) hostile conditions, \(refused) refused, seed \(seed)")
             #expect(refused < asked)
         }
     }
@@ -288,6 +282,54 @@ struct WhereStoreTests {
             #expect(error?.code == 103)
             #expect(error?.description.contains("Team") == true)
         }
+    }
+}
+
+/// What became of hostile conditions that one worker asked.
+private struct HostileTally {
+    var asked = 0
+    var refused = 0
+
+    static func of(
+        _ storage: StorageFixture,
+        seed: UInt64,
+        _ most: Int,
+        _ end: ContinuousClock.Instant
+    ) async -> HostileTally {
+        var choice = SeededChoice(seed: seed)
+        var random = RandomWhere(seed: seed)
+        var tally = HostileTally()
+        var failed = 0
+        while tally.asked < most, ContinuousClock.now < end, failed < 5 {
+            tally.asked += 1
+            let value: JSONValue =
+                switch tally.asked % 4 {
+                case 0, 2: HostileWhere.condition(&choice, depth: 3)
+                case 1: random.condition(depth: tally.asked % 3)
+                default: ["s": ["$regex": .string(HostileWhere.pattern(&choice))]]
+                }
+            do {
+                let condition = try Where.parse(value)
+                let descending = SortKey(path: try WherePath("s"), isDescending: true)
+                _ = try await storage.database.installations.query(
+                    app: StorageFixture.app,
+                    where: condition,
+                    order: [descending],
+                    limit: 3
+                )
+                // As an audience is planned.
+                _ = try await storage.database.installations.explain(
+                    app: StorageFixture.app,
+                    PushRequest.Selectors(condition: condition)
+                )
+            } catch is WhereError {
+                tally.refused += 1
+            } catch {
+                failed += 1
+                Issue.record("\(error): \(value.text)")
+            }
+        }
+        return tally
     }
 }
 

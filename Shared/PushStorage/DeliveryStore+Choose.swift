@@ -1,0 +1,192 @@
+import Postgres
+import PushCore
+
+/// Cutting a broadcast that has a condition.
+///
+/// Its members are chosen here, once, and their object ids are written into the shards: what a
+/// condition asks for may change while the push is sent, at times by the push itself (a badge, the
+/// time of the last opening), and asking again could cost more than sending. So a field, or an
+/// identity, that changes after its page was planned changes nothing; a device that is gone or
+/// invalid by its turn is left out as ever.
+///
+/// A condition that an index serves and few meet is asked of the whole app at once. Any other is
+/// asked page by page, of so many installations at a time, in the order of the object ids: no
+/// statement grows with the app.
+extension DeliveryStore {
+    /// What planning by a condition asks of the planner: the plan that these values deserve, no
+    /// compiling, and room to hash what a sub-query selects.
+    static let planByConditionSQL = """
+        SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+            set_config('jit', 'off', true), set_config('work_mem', '32MB', true)
+        """
+
+    /// The next members of an audience, in shards of at most `size`; the cursor is the last id that
+    /// was looked at.
+    ///
+    /// - Throws: `WhereError` for a condition over what is not kept.
+    static func choose(
+        _ push: PlanningPush,
+        _ selectors: PushRequest.Selectors,
+        _ start: PageStart,
+        size: Int,
+        _ zones: ZoneTimes?,
+        _ transaction: PostgresTransaction
+    ) async throws -> AudiencePage {
+        if selectors.selectsNobody { return AudiencePage() }
+        _ = try await transaction.execute(planByConditionSQL)
+        let limit = size * shardsAtOnce
+        var choice = Choice(
+            push: push,
+            selectors: selectors,
+            start: start,
+            size: size,
+            zones: zones
+        )
+        if start.cursor == nil, try await isIndexed(choice, transaction) {
+            choice.limit = limit
+            let (found, page) = try await insert(choice, transaction)
+            if found <= limit { return page }
+            choice.limit = nil
+        }
+        // The primary key alone is asked for where the page ends.
+        let end = try await transaction.execute(
+            """
+            SELECT object_id FROM installations WHERE app = $1 AND object_id > $2
+            ORDER BY object_id OFFSET $3 LIMIT 1
+            """,
+            [.text(push.app), .text(start.cursor ?? ""), .integer(limit - 1)]
+        )
+        choice.end = try end.first?.text("object_id")
+        var (_, page) = try await insert(choice, transaction)
+        page.cursor = choice.end
+        return page
+    }
+
+    /// Which installations are asked.
+    private struct Choice {
+        let push: PlanningPush
+        let selectors: PushRequest.Selectors
+        let start: PageStart
+        let size: Int
+        let zones: ZoneTimes?
+        /// Inclusive; `nil`: all behind the start.
+        var end: String?
+        /// Nothing is written where more than so many are found.
+        var limit: Int?
+
+        /// What an installation `n` has to fulfil.
+        func conditions(_ parameters: inout [PostgresValue]) throws(WhereError) -> String {
+            parameters = [
+                .text(push.app), .timestamp(start.plannedUntil), .text(start.cursor ?? ""),
+            ]
+            var sql = """
+                n.app = $1 AND n.valid AND n.token IS NOT NULL AND n.created_at <= $2
+                AND n.object_id > $3
+                """
+            if let end {
+                parameters.append(.text(end))
+                sql += " AND n.object_id <= $\(parameters.count)"
+            }
+            return sql + (try selectors.conditions(&parameters, app: push.app))
+        }
+    }
+
+    /// Whether the planner knows a way to those that meet the condition which is shorter than
+    /// reading all of the app's.
+    private static func isIndexed(
+        _ choice: Choice,
+        _ transaction: PostgresTransaction
+    ) async throws -> Bool {
+        var parameters: [PostgresValue] = []
+        let conditions = try choice.conditions(&parameters)
+        let (some, all) = (
+            try await transaction.execute(
+                "EXPLAIN (FORMAT JSON) SELECT n.object_id FROM installations n WHERE \(conditions)",
+                parameters
+            ),
+            try await transaction.execute(
+                """
+                EXPLAIN (FORMAT JSON) SELECT n.object_id FROM installations n
+                WHERE n.app = $1 AND n.object_id > $3 AND n.created_at <= $2
+                """,
+                Array(parameters.prefix(3))
+            )
+        )
+        guard let some = try some.first.map({ try QueryPlan($0.json("QUERY PLAN")) }),
+            let all = try all.first.map({ try QueryPlan($0.json("QUERY PLAN")) })
+        else { return false }
+        return some.cost < all.cost
+    }
+
+    /// Writes the shards of those that are chosen.
+    ///
+    /// - Returns: How many were found, at most one beyond the limit; and what was written.
+    private static func insert(
+        _ choice: Choice,
+        _ transaction: PostgresTransaction
+    ) async throws -> (found: Int, AudiencePage) {
+        var parameters: [PostgresValue] = []
+        let conditions = try choice.conditions(&parameters)
+        let due = choice.zones?.due("n.time_zone", &parameters) ?? "NULL::timestamptz"
+        func bind(_ value: PostgresValue) -> String {
+            parameters.append(value)
+            return "$\(parameters.count)"
+        }
+        let limit = choice.limit
+        let size = bind(.integer(choice.size)) + "::bigint"
+        let pushID = bind(.uuid(choice.push.id)) + "::uuid"
+        let lifetime = bind(.optional(integer: choice.zones?.lifetimeSeconds)) + "::bigint"
+        let isZoned = bind(.boolean(choice.zones != nil)) + "::boolean"
+        let isPaced = bind(.boolean(choice.push.request.pace != nil)) + "::boolean"
+        let (taken, withinLimit): (String, String)
+        if let limit {
+            taken = " LIMIT " + bind(.integer(limit + 1)) + "::bigint"
+            withinLimit =
+                " AND (SELECT count(*) FROM chosen) <= " + bind(.integer(limit)) + "::bigint"
+        } else {
+            (taken, withinLimit) = ("", "")
+        }
+        let results = try await transaction.pipeline([
+            (
+                """
+                WITH chosen AS MATERIALIZED (
+                    SELECT n.object_id, \(due) AS due FROM installations n
+                    WHERE \(conditions)\(taken)
+                ), placed AS (
+                    SELECT object_id, due,
+                        (row_number() OVER (PARTITION BY due ORDER BY object_id) - 1) / \(size)
+                            AS part
+                    FROM chosen
+                ), parts AS (
+                    SELECT due, array_agg(object_id ORDER BY object_id) AS members,
+                        max(object_id) AS upper,
+                        row_number() OVER (ORDER BY due, part) AS place
+                    FROM placed GROUP BY due, part
+                ), inserted AS (
+                    INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
+                        expected, due_at, expires_at, zones, zones_excluded, is_paced, members)
+                    SELECT p.id, known.next + s.place - 1, p.app,
+                        (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, '', s.upper,
+                        cardinality(s.members), coalesce(s.due, now()),
+                        s.due + make_interval(secs => \(lifetime)),
+                        CASE WHEN \(isZoned) THEN '{}'::text[] END, \(isZoned), \(isPaced),
+                        s.members
+                    FROM parts s CROSS JOIN pushes p
+                    CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
+                        FROM shards WHERE push_id = \(pushID)) known
+                    WHERE p.id = \(pushID)\(withinLimit)
+                    RETURNING expected
+                )
+                SELECT (SELECT count(*) FROM chosen) AS found,
+                    count(*) AS shards, coalesce(sum(expected), 0) AS members FROM inserted
+                """, parameters
+            ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+        ])
+        guard let row = results[0].first else { return (0, AudiencePage()) }
+        let page = AudiencePage(
+            inserted: try row.integer("members"),
+            shards: try row.integer("shards")
+        )
+        return (try row.integer("found"), page)
+    }
+}

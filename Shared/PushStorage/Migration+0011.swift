@@ -1,0 +1,10 @@
+extension Migration {
+    /// The members of a shard whose push has a condition, in the order of their object ids: chosen
+    /// once, when it is cut, and gone when it is finished. An older dispatcher refuses a push with a
+    /// condition anyway.
+    static let eleventh = Migration(
+        version: 11,
+        oldestUsable: 1,
+        statements: ["ALTER TABLE shards ADD COLUMN members text[] COLLATE \"C\""]
+    )
+}
