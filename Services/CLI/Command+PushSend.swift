@@ -13,11 +13,7 @@ extension Command {
         summary: "writes a push request to Kafka; without a selector, for every device of the app",
         operands: ["app"],
         requiredOperands: 1,
-        options: [
-            .values("--channel", "<name>", "only devices on one of these channels"),
-            .values("--installation", "<id>", "only these installations"),
-            .values("--identity", "<identity>", "only devices of these identities"),
-            .value("--where", "<json>", "only devices that meet a condition"),
+        options: audienceOptions + [
             .value("--alert", "<text>", "what to show"),
             .value("--title", "<text>", "above it"),
             .value(
@@ -95,9 +91,7 @@ extension Command {
         _ arguments: Arguments,
         _ context: CommandContext
     ) throws -> JSONObject {
-        let shorthands = [
-            "--channel", "--installation", "--identity", "--where", "--alert", "--title", "--at",
-        ]
+        let shorthands = audienceOptions.map(\.name) + ["--alert", "--title", "--at"]
         if let path = arguments.value("--file") {
             for option in shorthands where arguments.has(option) {
                 throw ArgumentsError("\(option) does not go with --file: the file says it all")
@@ -119,19 +113,7 @@ extension Command {
         }
         var data: JSONObject = ["alert": .string(alert)]
         data["title"] = arguments.value("--title").map(JSONValue.string)
-        var object: JSONObject = [:]
-        for (option, field) in [
-            ("--channel", "channels"), ("--installation", "installations"),
-            ("--identity", "identities"),
-        ] where arguments.has(option) {
-            object[field] = .array(arguments.values(option).map(JSONValue.string))
-        }
-        if let text = arguments.value("--where") {
-            guard let condition = try? JSONValue.parse(text) else {
-                throw ArgumentsError("--where takes JSON")
-            }
-            object["where"] = condition
-        }
+        var object = try audienceObject(arguments)
         if let text = arguments.value("--at") {
             let local = WallTime(iso8601: text)?.iso8601
             let time = try local ?? Self.time(text, "--at", direction: 1).iso8601
