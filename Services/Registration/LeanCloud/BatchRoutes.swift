@@ -12,16 +12,24 @@ extension LeanCloudSurface {
     }
 
     static let maximumBatch = 1000
+    /// What the answers of a batch may come to, as text.
+    private static let maximumAnswerBytes = 16 << 20
 
     private func batch(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
         let routes = routes
         var results: [JSONValue] = []
         results.reserveCapacity(requests.count)
+        var left = Self.maximumAnswerBytes
         for request in requests {
             do {
+                guard left > 0 else {
+                    throw LeanCloudError(code: 116, "The answers before are too large in all.")
+                }
                 let item = try BatchItem(request)
-                results.append(["success": try await run(item, routes, for: call).body])
+                let answer = try await run(item, routes, for: call).body
+                left -= answer.bytes.count
+                results.append(["success": answer])
             } catch {
                 results.append(["error": try Self.told(error).leanCloudBody])
             }

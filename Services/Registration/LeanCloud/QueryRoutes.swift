@@ -65,7 +65,9 @@ extension LeanCloudSurface {
             throw LeanCloudError(code: 300, "CQL: cql is missing.")
         }
         var values: [JSONValue] = []
-        if let given = try call.json("pvalues") {
+        if var given = try call.json("pvalues") {
+            // The Python client sends the JSON text of a JSON text.
+            if let text = given.string { given = try LeanCloudCall.parse(Array(text.utf8)) }
             guard let list = given.array else {
                 throw LeanCloudError(code: 107, "pvalues must be an array.")
             }

@@ -57,8 +57,14 @@ enum ScheduledPush {
     static func item(_ push: StoredPush) -> JSONValue? {
         guard let id = push.scheduleID, let releaseAt = push.releaseAt else { return nil }
         var query = push.request["where"]?.object ?? [:]
+        if let all = push.request["where"]?.array { query["$and"] = .array(all) }
         if let channels = push.request["channels"] {
-            query["channels"] = channels.array == nil ? channels : ["$in": channels]
+            let test: JSONValue = channels.array == nil ? channels : ["$in": channels]
+            if query["channels"] == nil {
+                query["channels"] = test
+            } else {
+                query = ["$and": [.object(query), ["channels": test]]]
+            }
         }
         query["valid"] = true
         let message: JSONObject = [
@@ -76,6 +82,7 @@ enum ScheduledPush {
             "push_msg": .object(message),
             "createdAt": .string(push.createdAt.iso8601),
         ]
+        item["cql"] = push.request["cql"]
         // As it was asked for: of a device-local push, `expire_time` is when it begins.
         item["push_time"] = push.request["push_time"]
         return .object(item)

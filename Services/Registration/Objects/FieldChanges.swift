@@ -10,8 +10,11 @@ package struct FieldChanges: Sendable {
     /// The value that each key changed by an operation has now, which some clients need back.
     package private(set) var results: JSONObject = [:]
 
-    /// Keys that only the server sets; clients that send a whole object back include them.
-    private static let serverOwned: Set<String> = ["objectId", "createdAt", "updatedAt"]
+    /// Keys that only the server sets; clients that send a whole object back include them. The last
+    /// asks that hooks be left out, of which there are none.
+    private static let serverOwned: Set<String> = [
+        "objectId", "createdAt", "updatedAt", "__ignore_hooks",
+    ]
     private static let maximumPathSegments = 8
 
     /// - Throws: `ObjectError` that names the key.

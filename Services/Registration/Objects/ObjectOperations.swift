@@ -52,8 +52,8 @@ struct ObjectOperations: Sendable {
     }
 
     static let maximumIDs = 1000
-    /// As text; one that grows beyond is refused.
-    private static let maximumObjectBytes = 1 << 20
+    /// As text; one that grows beyond is refused. A page of a thousand has to fit into memory.
+    private static let maximumObjectBytes = 256 * 1024
 
     // MARK: Saving
 
@@ -99,6 +99,7 @@ struct ObjectOperations: Sendable {
         condition: Where? = nil,
         caller: Caller
     ) async throws -> Saved {
+        try requireAskable(condition, of: objectClass, caller)
         switch objectClass {
         case .installation:
             let kept = try await updateInstallation(id, body, condition, caller)
@@ -178,7 +179,7 @@ struct ObjectOperations: Sendable {
 
     static func checkSize(_ object: JSONObject) throws(ObjectError) {
         guard JSONValue.object(object).bytes.count <= maximumObjectBytes else {
-            throw ObjectError(code: 116, "The object is too large: at most 1 MiB.")
+            throw ObjectError(code: 116, "The object is too large: at most 256 KiB.")
         }
     }
 
@@ -196,6 +197,7 @@ struct ObjectOperations: Sendable {
         guard !ids.isEmpty, ids.count <= Self.maximumIDs, ids.allSatisfy({ !$0.isEmpty }) else {
             throw ObjectError(code: 104, "Expected 1 to \(Self.maximumIDs) ids.")
         }
+        try requireAskable(condition, of: objectClass, caller)
         let app = caller.app.id
         let gone: Int
         switch objectClass {
@@ -282,6 +284,7 @@ struct ObjectOperations: Sendable {
         caller: Caller
     ) async throws -> (results: [JSONObject], count: Int?) {
         try requireFinder(caller, of: objectClass)
+        try requireAskable(query.condition, order: query.order, of: objectClass, caller)
         let app = caller.app.id
         let count = query.wantsCount ? try await count(objectClass, query.condition, app) : nil
         guard query.limit > 0 else { return ([], count) }
@@ -361,10 +364,29 @@ struct ObjectOperations: Sendable {
         guard names.count <= Self.maximumIncludes else {
             throw ObjectError(code: 102, "include: at most \(Self.maximumIncludes) names")
         }
+        if names.contains("*") { return try await includingAll(in: objects, caller) }
         for name in names where name.contains(".") {
             throw ObjectError.notSupported("A path in include")
         }
-        let pointers = objects.flatMap { object in names.compactMap { Pointer(object[$0]) } }
+        return try await replacing(in: objects, caller) { _ in names }
+    }
+
+    private func includingAll(
+        in objects: [JSONObject],
+        _ caller: Caller
+    ) async throws -> [JSONObject] {
+        try await replacing(in: objects, caller) { object in
+            Array(object.keys.filter { Pointer(object[$0]) != nil }.prefix(Self.maximumIncludes))
+        }
+    }
+
+    private func replacing(
+        in objects: [JSONObject],
+        _ caller: Caller,
+        _ names: (JSONObject) -> [String]
+    ) async throws -> [JSONObject] {
+        let pointers = objects.flatMap { object in names(object).compactMap { Pointer(object[$0]) }
+        }
         let app = caller.app.id
         var known: [Pointer: JSONObject] = [:]
         let identities = pointers.filter { $0.className == "_User" }.map(\.objectID)
@@ -385,7 +407,7 @@ struct ObjectOperations: Sendable {
         }
         return objects.map { object in
             var object = object
-            for name in names {
+            for name in names(object) {
                 guard let pointer = Pointer(object[name]), var found = known[pointer] else {
                     continue
                 }
@@ -435,10 +457,31 @@ struct ObjectOperations: Sendable {
         }
     }
 
+    /// What a caller may not see he may not ask for either, and whoever may not look for objects may
+    /// only ask about the one that he names.
+    private func requireAskable(
+        _ condition: Where?,
+        order: [SortKey] = [],
+        of objectClass: ObjectClass,
+        _ caller: Caller
+    ) throws(ObjectError) {
+        guard !caller.isMaster, let condition else { return }
+        if !caller.mayFind, HiddenFields.hasSubquery(condition) {
+            throw .masterKeyNeeded(for: "A sub-query")
+        }
+        if let path = HiddenFields.first(
+            in: condition,
+            order: order,
+            of: objectClass.className
+        ) {
+            throw .masterKeyNeeded(for: "A question for \(path.segments[0])")
+        }
+    }
+
     private func shown(_ identity: Identity, to caller: Caller) -> JSONObject {
         var object = identity.wholeObject
         guard !caller.isMaster else { return object }
-        for field in ["email", "mobilePhoneNumber"] { object.removeValue(forKey: field) }
+        for field in HiddenFields.names { object.removeValue(forKey: field) }
         return object
     }
 }

@@ -17,7 +17,7 @@ struct PushOperations: Sendable {
     private static let maximumWaiting = 1000
 
     /// Takes a push request (`PushRequest`) without what names an event. The same request key within
-    /// five minutes is the same push, sent once.
+    /// five minutes is the same push, sent once; the same event id always is.
     ///
     /// - Returns: The push as it is kept; that of the first time, where it is a repeat.
     /// - Throws: `PushRequestError` for what cannot be sent, `ObjectError` 116 for what is too large,
@@ -25,6 +25,7 @@ struct PushOperations: Sendable {
     func accept(
         _ body: JSONObject,
         requestKey: String? = nil,
+        eventID: String? = nil,
         caller: Caller
     ) async throws -> StoredPush {
         guard caller.mayPush else { throw ObjectError.masterKeyNeeded(for: "Sending a push") }
@@ -36,7 +37,7 @@ struct PushOperations: Sendable {
         }
         let now = Instant.now()
         let parsed = try PushRequest.parse(body, now: now)
-        let eventID = Hex.encode(randomBytes(16))
+        let eventID = eventID ?? Hex.encode(randomBytes(16))
         let source = PushIdentity.httpSource
         let id = PushIdentity.pushID(
             app: caller.app.id,

@@ -1,0 +1,159 @@
+import JSON
+import PushCore
+import PushStorage
+import Support
+import Testing
+
+@Suite(
+    .timeLimit(.minutes(2)),
+    .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
+)
+struct ObjectStoreTests {
+    private func identity(_ id: String, _ fields: JSONObject) -> Identity {
+        Identity(
+            app: StorageFixture.app,
+            objectID: id,
+            fields: fields,
+            createdAt: .now(),
+            updatedAt: .now()
+        )
+    }
+
+    @Test("Of twenty who take one name at the same time one gets it, whoever creates or changes")
+    func uniqueNames() async throws {
+        try await StorageFixture.run { fixture in
+            let store = fixture.database.identities
+            for number in 0..<10 {
+                _ = try await store.create(identity("old\(number)", ["number": JSONValue(number)]))
+            }
+            let winners = await withTaskGroup(of: Bool.self) { group in
+                for number in 0..<20 {
+                    group.addTask {
+                        do {
+                            if number % 2 == 0 {
+                                _ = try await store.create(
+                                    identity("new\(number)", ["username": "ada"])
+                                )
+                            } else {
+                                _ = try await store.update(
+                                    app: StorageFixture.app,
+                                    objectID: "old\(number / 2)"
+                                ) { fields in
+                                    var fields = fields
+                                    fields["username"] = "ada"
+                                    return fields
+                                }
+                            }
+                            return true
+                        } catch let error as InstallationError {
+                            #expect(error.code == 202)
+                        } catch {
+                            Issue.record(error)
+                        }
+                        return false
+                    }
+                }
+                return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(winners == 1)
+            let condition = try Where.parse(["username": "ada"])
+            #expect(try await store.count(app: StorageFixture.app, where: condition) == 1)
+        }
+    }
+
+    @Test("Changes of one identity at the same time are all kept")
+    func increments() async throws {
+        try await StorageFixture.run { fixture in
+            let store = fixture.database.identities
+            _ = try await store.create(identity("u", ["n": 0]))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<30 {
+                    group.addTask {
+                        _ = try await store.update(app: StorageFixture.app, objectID: "u") {
+                            ["n": JSONValue(($0["n"]?.integer ?? 0) + 1)]
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(
+                try await store.find(app: StorageFixture.app, objectID: "u")?.fields == ["n": 30]
+            )
+        }
+    }
+
+    @Test("As many pushes wait for their time as may, also when they come all at once")
+    func waitingPushes() async throws {
+        try await StorageFixture.run { fixture in
+            let pushes = fixture.database.pushes
+            let time = Instant.now().adding(milliseconds: 3_600_000).iso8601
+            let kept = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<30 {
+                    let push = try fixture.push("p\(number)", ["push_time": .string(time)])
+                    group.addTask {
+                        do {
+                            _ = try await pushes.accept(
+                                push,
+                                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [1]),
+                                maximumWaiting: 10
+                            )
+                            return true
+                        } catch is TooManyWaiting {
+                            return false
+                        }
+                    }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(kept == 10)
+            let waiting = try await pushes.scheduled(app: StorageFixture.app)
+            #expect(waiting.count == 10)
+            // One that goes out at once has nothing to do with it.
+            _ = try await pushes.accept(
+                try fixture.push("now", [:]),
+                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [1]),
+                maximumWaiting: 10
+            )
+        }
+    }
+
+    @Test(
+        "A request id that was refused is not taken, and one of more than five minutes ago is free"
+    )
+    func requestKeys() async throws {
+        try await StorageFixture.run { fixture in
+            let pushes = fixture.database.pushes
+            let record = OutboxRecord(kafkaTopic: "t", key: nil, value: [1])
+            let time = Instant.now().adding(milliseconds: 3_600_000).iso8601
+            let refused = try fixture.push("refused", ["push_time": .string(time)])
+            await #expect(throws: TooManyWaiting.self) {
+                try await pushes.accept(
+                    refused,
+                    record: record,
+                    requestKey: "k",
+                    maximumWaiting: 0
+                )
+            }
+            let first = try await pushes.accept(
+                try fixture.push("first", [:]),
+                record: record,
+                requestKey: "k"
+            )
+            let repeated = try await pushes.accept(
+                try fixture.push("repeated", [:]),
+                record: record,
+                requestKey: "k"
+            )
+            #expect(repeated.id == first.id)
+            _ = try await fixture.server.query(
+                "update event_keys set created_at = created_at - interval '301 seconds'"
+            )
+            let later = try await pushes.accept(
+                try fixture.push("later", [:]),
+                record: record,
+                requestKey: "k"
+            )
+            #expect(later.id != first.id)
+        }
+    }
+}
