@@ -173,6 +173,7 @@ private struct Wiring {
                 retention: configuration.retention,
                 runtime: runtime
             ),
+            InstallationKeeping(database: database, runtime: runtime),
             Part("notifications") { try await listen() },
             Part("providers") {
                 await loop.untilCancelled()

@@ -188,4 +188,14 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Installations created or updated."
     )
+    package static let installationsSilenced = Metric(
+        "installations_silenced_total",
+        .counter,
+        "Installations not valid any more, as they were silent for long."
+    )
+    package static let installationsExpired = Metric(
+        "installations_expired_total",
+        .counter,
+        "Installations deleted, as they were silent for longer."
+    )
 }

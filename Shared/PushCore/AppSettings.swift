@@ -15,7 +15,7 @@ package struct AppSettings: Sendable, Equatable {
     package var clientsMayDelete = false
     /// `valid-days`: after so many days without a word of it, an installation is no longer valid.
     package var validDays = 60
-    /// `delete-days`: an installation that has been invalid for so many days is deleted.
+    /// `delete-days`: after so many days without a word of it, an installation is deleted.
     package var deleteDays = 120
     /// `mpns`: whether Windows Phone's old channels are sent to.
     package var sendsToMPNS = true

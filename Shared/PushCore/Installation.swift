@@ -24,7 +24,8 @@ package struct Installation: Sendable, Equatable {
     package var deviceProfile: String?
     package var fields: JSONObject
     package var isValid: Bool
-    /// Why a provider's answer made it invalid; `nil` where the client muted it itself.
+    /// Why a provider's answer, or its silence, made it invalid; `nil` where the client muted it
+    /// itself.
     package var invalidReason: String?
     /// When the device last named its token: an older answer that it is gone says nothing.
     package var tokenUpdatedAt: Instant?
@@ -69,12 +70,20 @@ extension Installation {
         package var platform: Platform?
         package var token: String?
         package var environment: PushEnvironment
+        /// As the client named them: what Parse's rule goes by.
+        package var deviceType: String?
+        package var deviceToken: String?
+        package var appIdentifier: String?
 
         package init(_ object: JSONObject) throws(InstallationError) {
             let fields = InstallationFields(object)
             installationID = try fields.installationID()
             environment = try fields.environment()
             (platform, token) = try fields.route()
+            deviceType = try fields.string("deviceType", maximumBytes: 64)
+            deviceToken = try fields.string("deviceToken", maximumBytes: 4096)
+            if deviceToken?.isEmpty == true { deviceToken = nil }
+            appIdentifier = object["appIdentifier"]?.string
         }
     }
 
@@ -103,7 +112,7 @@ extension Installation {
     ///
     /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
     /// fields that the request carried. A device that names its token is alive: it becomes valid
-    /// again unless it was muted.
+    /// again unless it was muted. One that was only silent does so with whatever it says.
     package mutating func take(
         _ object: JSONObject,
         changed: Set<String>,
@@ -119,6 +128,7 @@ extension Installation {
         guard let type = try reader.string("deviceType", maximumBytes: 64), !type.isEmpty else {
             throw InstallationError(code: 135, "deviceType must be given")
         }
+        let isNew = deviceType.isEmpty
         deviceType = type
         installationID = try reader.installationID()
         timeZone = try reader.string("timeZone", maximumBytes: 128)
@@ -131,7 +141,11 @@ extension Installation {
         locale = try reader.locale()
         identity = try reader.identity()
         let before = (platform, token)
-        (platform, token) = try reader.route()
+        let route = try reader.route()
+        // A route that another installation took comes back only where the device names it again.
+        let isOnlyReread =
+            !isNew && token == nil && changed.isDisjoint(with: Self.routeFields)
+        (platform, token) = isOnlyReread ? (nil, nil) : route
         fields = [:]
         for (key, value) in object where !Self.ownFields.contains(key) { fields[key] = value }
         updatedAt = max(now, createdAt)
@@ -145,11 +159,18 @@ extension Installation {
                 invalidReason = nil
             }
         }
+        if invalidReason == Self.silentReason {
+            isValid = true
+            invalidReason = nil
+        }
         if changed.contains("valid") {
             isValid = try reader.boolean("valid") ?? true
             invalidReason = nil
         }
     }
+
+    /// Why an installation is invalid that was not opened for as long as its app says.
+    package static let silentReason = "silent"
 
     /// What `jsonb` takes: text without NUL, and numbers of a size that it holds exactly.
     static func canBeKept(_ value: JSONValue) -> Bool {
@@ -166,6 +187,10 @@ extension Installation {
     private static let tokenFields: Set<String> = [
         "deviceToken", "registrationId", "subscriptionUri",
     ]
+
+    private static let routeFields = tokenFields.union([
+        "deviceType", "pushType", "vendor", "apnsEnvironment",
+    ])
 }
 
 /// Reads an installation's fields by name; `null` counts as absent.

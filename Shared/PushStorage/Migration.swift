@@ -9,7 +9,7 @@ struct Migration: Sendable {
 
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
-        .eleventh,
+        .eleventh, .twelfth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -42,6 +42,7 @@ package struct DatabaseConfiguration: Sendable {
 package final class PushDatabase: Sendable {
     let pool: PostgresPool
     let zoneNames = ZoneNames()
+    let saves = InstallationSaves()
     private let log: Log
     private let schema = SchemaWatch()
 
@@ -63,6 +64,7 @@ package final class PushDatabase: Sendable {
             log: log,
             metrics: metrics
         )
+        saves.open(self, on: loop)
     }
 
     package var apps: AppStore { AppStore(database: self) }

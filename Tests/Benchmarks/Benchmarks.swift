@@ -23,10 +23,11 @@ struct Benchmarks {
             case "sink": try await serveSink(rest)
             case "events": print(try await produceEvents(rest, servers: brokers))
             case "audience": print(try await measureAudience(rest, server: server))
+            case "registry": print(try measureRegistry(rest))
             default:
                 throw BenchmarkError(
                     "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
-                        + " | sink … | events … | audience …"
+                        + " | sink … | events … | audience … | registry …"
                 )
             }
         } catch {

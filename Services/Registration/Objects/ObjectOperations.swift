@@ -57,11 +57,12 @@ struct ObjectOperations: Sendable {
 
     // MARK: Saving
 
-    /// Creates an object; or, where an installation of the same `installationId` or token is there,
+    /// Creates an object; or, where the rule says that an installation that is there is meant,
     /// changes that one.
     func create(
         _ objectClass: ObjectClass,
         body: JSONObject,
+        rule: SaveRule = .leanCloud,
         caller: Caller
     ) async throws -> Saved {
         let app = caller.app.id
@@ -72,7 +73,11 @@ struct ObjectOperations: Sendable {
             let fresh = Installation(app: app, objectID: id, at: now)
             // Operations on a new object start from nothing: the keys are those of the result.
             let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
-            let kept = try await database.installations.save(app: app, keys: keys) { existing in
+            let kept = try await database.installations.save(
+                app: app,
+                keys: keys,
+                rule: rule
+            ) { existing in
                 try (existing ?? fresh).changed(by: body, now: now)
             }
             saved.add()
@@ -89,7 +94,8 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    /// Changes the fields that the body names.
+    /// Changes the fields that the body names; of another installation than the one of the id where
+    /// the rule says so.
     ///
     /// - Throws: 101 for an unknown id, 305 where the object does not match the condition.
     func update(
@@ -97,12 +103,13 @@ struct ObjectOperations: Sendable {
         id: String,
         body: JSONObject,
         condition: Where? = nil,
+        rule: SaveRule = .leanCloud,
         caller: Caller
     ) async throws -> Saved {
         try requireAskable(condition, of: objectClass, caller)
         switch objectClass {
         case .installation:
-            let kept = try await updateInstallation(id, body, condition, caller)
+            let kept = try await updateInstallation(id, body, condition, rule, caller)
             saved.add()
             return Saved(kept, isNew: false, body: body)
         case .identity:
@@ -126,47 +133,24 @@ struct ObjectOperations: Sendable {
         _ id: String,
         _ body: JSONObject,
         _ condition: Where?,
+        _ rule: SaveRule,
         _ caller: Caller
     ) async throws -> Installation {
-        let app = caller.app.id
         let now = Instant.now()
-        guard let condition else {
-            let kept = try await database.installations.update(app: app, objectID: id) {
-                $0 = try $0.changed(by: body, now: now)
-            }
+        do {
+            let kept = try await database.installations.update(
+                app: caller.app.id,
+                objectID: id,
+                keys: Installation.Keys(try FieldChanges(body, to: [:]).object),
+                rule: rule,
+                condition: condition
+            ) { $0 = try $0.changed(by: body, now: now) }
             guard let kept else { throw ObjectError.objectNotFound("_Installation") }
             return kept
+        } catch let error as InstallationError where error.code == 305 {
+            throw ObjectError.conditionFailed
         }
-        // The condition is the database's to judge, so it is judged first; what changed since then
-        // is judged again.
-        let named = Where.all([try .objectID(id), condition])
-        for _ in 0..<10 {
-            guard
-                let seen = try await database.installations.query(
-                    app: app,
-                    where: named,
-                    limit: 1
-                ).first
-            else {
-                guard try await database.installations.find(app: app, objectID: id) != nil else {
-                    throw ObjectError.objectNotFound("_Installation")
-                }
-                throw ObjectError.conditionFailed
-            }
-            do {
-                let kept = try await database.installations.update(app: app, objectID: id) {
-                    guard $0 == seen else { throw ChangedMeanwhile() }
-                    $0 = try $0.changed(by: body, now: now)
-                }
-                if let kept { return kept }
-            } catch is ChangedMeanwhile {
-                continue
-            }
-        }
-        throw ObjectError.unavailable
     }
-
-    private struct ChangedMeanwhile: Error {}
 
     private func identityFields(
         _ body: JSONObject,

@@ -1,0 +1,282 @@
+package import JSON
+
+/// Which installation a save means, by the convention of the surface that it came in by. Pure: the
+/// installations that could be meant in, a decision out.
+///
+/// Whatever the rule, a route is one installation's: no two of an app hold the same token of one
+/// provider in one environment, and an environment that is not named may be either.
+package enum SaveRule: Sendable, Equatable {
+    /// An installation without an object id is the one that holds its `installationId` or its token.
+    /// Whom a save takes a token or an `installationId` from is deleted: a token is one device.
+    case leanCloud
+    /// As Parse Server does it (section 10 of the sheet). The id of the caller, who sends it with
+    /// each call, stands in for a missing `installationId` unless the master key came along.
+    case parse(callerInstallationID: String?, isMaster: Bool)
+    /// Azure's installations are found by their id alone; a channel moves to who named it last.
+    case azure
+}
+
+/// What a save names, before anything is known of what there is.
+package struct SaveRequest: Sendable, Equatable {
+    package var rule: SaveRule
+    /// The object that it says it changes; `nil`: it says none.
+    package var objectID: String?
+    /// Of the body alone.
+    package var keys: Installation.Keys
+
+    package init(rule: SaveRule, objectID: String? = nil, keys: Installation.Keys) {
+        self.rule = rule
+        self.objectID = objectID
+        self.keys = keys
+        guard case .parse = rule else { return }
+        self.keys.installationID = keys.installationID?.lowercased()
+        self.keys.deviceToken = keys.deviceToken.map(Installation.Keys.parseToken)
+    }
+}
+
+/// Whom a save means, and whose end that is.
+package struct SaveDecision: Sendable, Equatable {
+    package enum Target: Sendable, Equatable {
+        case create
+        case update(objectID: String)
+        /// It names an object that there is none of.
+        case unknown
+    }
+
+    package var target: Target
+    /// Object ids of installations that are deleted in its favour.
+    package var replaced: [String] = []
+}
+
+/// What becomes of an installation whose token or `installationId` another has now.
+package enum Displacement: Sendable, Equatable {
+    case deleted
+    /// It stays, without a way to reach it, until its device names a token again.
+    case withoutRoute
+}
+
+extension SaveRequest {
+    /// The `installationId` that the save goes by.
+    package var effectiveInstallationID: String? {
+        if let id = keys.installationID { return id }
+        guard case .parse(let caller?, isMaster: false) = rule, !caller.isEmpty else { return nil }
+        return caller.lowercased()
+    }
+
+    /// - Parameter known: Installations of the app; those that hold none of the keys do not matter.
+    /// - Returns: The one that is meant, and who goes in its favour.
+    /// - Throws: `InstallationError` for what the rule forbids.
+    package func decide(
+        among known: [Installation]
+    ) throws(InstallationError) -> SaveDecision {
+        switch rule {
+        case .leanCloud:
+            if let objectID { return named(objectID, among: known) }
+            return SaveDecision(target: leanCloudTarget(among: known))
+        case .parse: return try decideAsParse(among: known)
+        case .azure:
+            if let objectID { return named(objectID, among: known) }
+            let holder = known.first {
+                $0.installationID != nil && $0.installationID == keys.installationID
+            }
+            return SaveDecision(target: holder.map { .update(objectID: $0.objectID) } ?? .create)
+        }
+    }
+
+    /// What becomes of the others, once it is known what is kept.
+    package func displaced(
+        by kept: Installation,
+        among known: [Installation]
+    ) -> [(objectID: String, Displacement)] {
+        known.compactMap { other in
+            guard other.app == kept.app, other.objectID != kept.objectID else { return nil }
+            if other.installationID != nil, other.installationID == kept.installationID {
+                return (other.objectID, .deleted)
+            }
+            guard other.token != nil, other.sharesRoute(with: kept) else { return nil }
+            switch rule {
+            case .leanCloud: return (other.objectID, .deleted)
+            case .parse: return (other.objectID, .withoutRoute)
+            case .azure:
+                // Without an id, its channel was all that it was known by.
+                return (other.objectID, other.installationID == nil ? .deleted : .withoutRoute)
+            }
+        }
+    }
+
+    private func named(_ objectID: String, among known: [Installation]) -> SaveDecision {
+        let isKnown = known.contains { $0.objectID == objectID }
+        return SaveDecision(target: isKnown ? .update(objectID: objectID) : .unknown)
+    }
+
+    /// The one of the `installationId`; but one that holds the token without any `installationId` is
+    /// the older record of the same device, and stays.
+    private func leanCloudTarget(among known: [Installation]) -> SaveDecision.Target {
+        let byID = known.first {
+            $0.installationID != nil && $0.installationID == keys.installationID
+        }
+        let byToken = known.filter { $0.holds(keys) }
+        if let byID {
+            let others = byToken.filter { $0.objectID != byID.objectID }
+            if byID.token == nil, others.count == 1, others[0].installationID == nil {
+                return .update(objectID: others[0].objectID)
+            }
+            return .update(objectID: byID.objectID)
+        }
+        // Where the save names no environment, both of a token may be meant: the real one first.
+        let holder =
+            byToken.first { $0.environment == keys.environment }
+            ?? byToken.first { $0.environment == .production } ?? byToken.first
+        guard let holder else { return .create }
+        // Another device's `installationId`: the token has moved, the old one goes.
+        let isSame = holder.installationID == nil || keys.installationID == nil
+        return isSame ? .update(objectID: holder.objectID) : .create
+    }
+}
+
+// MARK: Parse
+
+extension SaveRequest {
+    private func decideAsParse(
+        among known: [Installation]
+    ) throws(InstallationError) -> SaveDecision {
+        let id = effectiveInstallationID
+        var match: Installation?
+        if let objectID {
+            guard let named = known.first(where: { $0.objectID == objectID }) else {
+                return SaveDecision(target: .unknown)
+            }
+            try refuseChangesOfIdentity(of: named)
+            match = named
+        } else if keys.deviceToken == nil, id == nil {
+            throw InstallationError(code: 135, "deviceToken or installationId must be given")
+        }
+        if let id, let own = known.first(where: { $0.installationID == id }) { match = own }
+        let holders = known.filter { $0.names(keys) }
+        if let match { return merged(match, with: holders) }
+        return try placed(among: holders, id)
+    }
+
+    private func refuseChangesOfIdentity(of named: Installation) throws(InstallationError) {
+        let (id, ownID) = (keys.installationID, named.installationID)
+        if let id, let ownID, id != ownID {
+            throw InstallationError(code: 136, "installationId may not be changed")
+        }
+        if let token = keys.deviceToken, let own = named.deviceToken, id == nil, ownID == nil,
+            token != Installation.Keys.parseToken(own)
+        {
+            throw InstallationError(code: 136, "deviceToken may not be changed")
+        }
+        if let type = keys.deviceType, type != named.deviceType {
+            throw InstallationError(code: 136, "deviceType may not be changed")
+        }
+    }
+
+    /// The object of the id is known.
+    private func merged(_ match: Installation, with holders: [Installation]) -> SaveDecision {
+        let others = holders.filter { $0.objectID != match.objectID }
+        if holders.count == 1, others.count == 1, others[0].installationID == nil {
+            return SaveDecision(
+                target: .update(objectID: others[0].objectID),
+                replaced: [match.objectID]
+            )
+        }
+        // Only who names the id himself may clean up after himself.
+        guard keys.installationID != nil, match.deviceToken != keys.deviceToken else {
+            return SaveDecision(target: .update(objectID: match.objectID))
+        }
+        return SaveDecision(
+            target: .update(objectID: match.objectID),
+            replaced: others.filter(isOfSameApp).map(\.objectID)
+        )
+    }
+
+    /// No object of the id is known, or no id came.
+    private func placed(
+        among holders: [Installation],
+        _ id: String?
+    ) throws(InstallationError) -> SaveDecision {
+        guard let first = holders.first else {
+            guard keys.deviceType != nil else {
+                throw InstallationError(code: 135, "deviceType must be given")
+            }
+            return SaveDecision(target: .create)
+        }
+        if holders.count == 1, first.installationID == nil || id == nil {
+            return SaveDecision(target: .update(objectID: first.objectID))
+        }
+        guard keys.installationID != nil else {
+            throw InstallationError(
+                code: 132,
+                "installationId must be given where several installations have the deviceToken"
+            )
+        }
+        guard keys.deviceType != nil else {
+            throw InstallationError(code: 135, "deviceType must be given")
+        }
+        return SaveDecision(
+            target: .create,
+            replaced: holders.filter(isOfSameApp).map(\.objectID)
+        )
+    }
+
+    private func isOfSameApp(_ other: Installation) -> Bool {
+        keys.appIdentifier == nil || other.fields["appIdentifier"]?.string == keys.appIdentifier
+    }
+}
+
+extension Installation {
+    /// As the client named it; also where it leads to no provider of ours.
+    package var deviceToken: String? { fields["deviceToken"]?.string }
+
+    /// Whether it is reached by that very route.
+    func holds(_ keys: Keys) -> Bool {
+        token != nil && token == keys.token && platform == keys.platform
+            && environment.mayBe(keys.environment)
+    }
+
+    /// Whether it has that token, be it a route or only a field.
+    fileprivate func names(_ keys: Keys) -> Bool {
+        if holds(keys) { return true }
+        guard let wanted = keys.deviceToken, let own = deviceToken else { return false }
+        return Keys.parseToken(own) == wanted && environment.mayBe(keys.environment)
+    }
+
+    fileprivate func sharesRoute(with other: Installation) -> Bool {
+        token == other.token && platform == other.platform
+            && environment.mayBe(other.environment)
+    }
+}
+
+extension Installation.Keys {
+    package static let none = Installation.Keys()
+
+    private init() { environment = .none }
+
+    /// A token of 64 characters is one of Apple's, and hexadecimal: case does not count.
+    package static func parseToken(_ token: String) -> String {
+        token.utf8.count == 64 ? token.lowercased() : token
+    }
+}
+
+extension PushEnvironment {
+    /// What names no environment may be in any.
+    package func mayBe(_ other: PushEnvironment) -> Bool {
+        self == other || self == .none || other == .none
+    }
+}
+
+extension SaveRule {
+    /// A body as Parse keeps it: `installationId`, and a `deviceToken` of 64 characters, in lower
+    /// case.
+    package static func parseNormalized(_ body: JSONObject) -> JSONObject {
+        var body = body
+        if let id = body["installationId"]?.string {
+            body["installationId"] = .string(id.lowercased())
+        }
+        if let token = body["deviceToken"]?.string {
+            body["deviceToken"] = .string(Installation.Keys.parseToken(token))
+        }
+        return body
+    }
+}
