@@ -45,6 +45,7 @@ struct LeanCloudCredentialTests {
         "A missing or malformed credential is 401",
         arguments: [
             [:], ["X-LC-Id": "shop"], ["X-LC-Key": "appkey"], ["X-LC-Id": "", "X-LC-Key": "k"],
+            ["X-LC-Id": "no app\0", "X-LC-Key": "k"],
             ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc"],
             ["X-LC-Id": "shop", "X-LC-Sign": "54c1,1700000000000"],
             ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17x"],
@@ -72,6 +73,7 @@ struct LeanCloudCredentialTests {
 struct FieldChangesTests {
     private let object: JSONObject = [
         "badge": 4, "channels": ["a", "b"], "profile": ["city": "x", "old": true], "name": "n",
+        "half": 1.7e308,
     ]
 
     @Test("Plain values replace, keys that are not named stay")
@@ -106,6 +108,27 @@ struct FieldChangesTests {
         #expect(changes.object["bits"] == 6)
         #expect(changes.results["badge"] == 6)
         #expect(changes.results["name"] == nil)
+    }
+
+    @Test("Long lists of an operation are joined at once, whatever the order of their members")
+    func longLists() throws {
+        let many = (0..<100_000).map { JSONValue($0) }
+        let body: JSONObject = [
+            "list": [
+                "__op": "Batch",
+                "ops": [
+                    ["__op": "AddUnique", "objects": .array(many + many)],
+                    ["__op": "Remove", "objects": .array(Array(many.dropFirst(2)))],
+                    ["__op": "AddUnique", "objects": [["a": 1, "b": 2], ["b": 2, "a": 1]]],
+                ],
+            ]
+        ]
+        #expect(
+            try FieldChanges(body, to: object).object["list"] == [0, 1, ["a": 1, "b": 2]]
+        )
+        let keys = JSONObject((0...1000).map { ("k\($0)", JSONValue.null) })
+        let error = #expect(throws: LeanCloudError.self) { try FieldChanges(keys, to: [:]) }
+        #expect(error?.code == 116)
     }
 
     @Test("A batch of operations on one key runs in its order")
@@ -148,6 +171,9 @@ struct FieldChangesTests {
             (["name.first": "x"], 111, "name.first"), (["a..b": 1], 105, "a..b"),
             (["friends": ["__op": "AddRelation", "objects": []]], 1, "AddRelation"),
             (["badge": ["__op": 7]], 111, "badge"),
+            (
+                ["half": ["__op": "Increment", "amount": 1.7e308]], 111, "half"
+            ),
             (["badge": ["__op": "Increment", "amount": 9_223_372_036_854_775_807]], 111, "badge"),
         ] as [(JSONObject, Int, String)]
     )

@@ -109,6 +109,7 @@ struct BatchItemTests {
             [:], ["method": "GET"], ["method": "FETCH", "path": "/1.1/date"],
             ["method": "GET", "path": "1.1/date"], ["method": "GET", "path": "/parse/x"],
             ["method": "GET", "path": "/1.1/date", "params": "x"], 7,
+            ["method": "GET", "path": "/1.1/installations/a\0"],
         ] as [JSONValue]
     )
     func refused(value: JSONValue) {

@@ -106,7 +106,8 @@ struct BatchItem {
 
     init(_ value: JSONValue) throws(LeanCloudError) {
         guard let name = value["method"]?.string?.uppercased(),
-            let method = HTTPMethod(rawValue: name), let path = value["path"]?.string
+            let method = HTTPMethod(rawValue: name), let path = value["path"]?.string,
+            path.utf8.allSatisfy({ $0 >= 0x20 })
         else { throw LeanCloudError(code: 107, "A request needs a method and a path.") }
         let target: HTTPServerRequest
         do {

@@ -1,5 +1,6 @@
 import Cryptography
 package import HTTPServer
+import PushCore
 
 /// What a request says of who sends it: the app's id, and a proof that the sender has its key.
 ///
@@ -19,7 +20,8 @@ package struct LeanCloudCredential: Equatable, Sendable {
 
     /// - Throws: `LeanCloudError.unauthorized` when the id or the proof is missing or malformed.
     package init(headers: HTTPHeaders) throws(LeanCloudError) {
-        guard let app = headers["x-lc-id"] ?? headers["x-avoscloud-application-id"], !app.isEmpty
+        guard let app = headers["x-lc-id"] ?? headers["x-avoscloud-application-id"],
+            AppID.isWellFormed(app)
         else { throw .unauthorized }
         self.app = app
         let signature = headers["x-lc-sign"] ?? headers["x-avoscloud-request-sign"]

@@ -144,7 +144,7 @@ struct ScanCursor: Equatable {
         self.className = className
         self.key = key
         self.end = Instant(milliseconds: Int64(end))
-        if let id = value["id"]?.string {
+        if let id = value["id"]?.string, !id.utf8.contains(0) {
             place = .behind(id)
         } else if let count = value["skip"]?.integer, count >= 0 {
             place = .skipping(count)

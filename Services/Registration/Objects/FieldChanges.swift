@@ -16,14 +16,24 @@ package struct FieldChanges: Sendable {
         "objectId", "createdAt", "updatedAt", "__ignore_hooks",
     ]
     private static let maximumPathSegments = 8
+    /// LeanCloud's classes have 300 columns.
+    private static let maximumKeys = 1000
+    /// In a `Batch`, of which SDKs need two.
+    private static let maximumOperations = 10
 
     /// - Throws: `ObjectError` that names the key.
     package init(_ body: JSONObject, to object: JSONObject) throws(ObjectError) {
         self.object = object
+        guard body.count <= Self.maximumKeys else {
+            throw ObjectError(code: 116, "Too many keys: at most \(Self.maximumKeys).")
+        }
         for (key, value) in body where !Self.serverOwned.contains(key) {
             let path = key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
             guard path.count <= Self.maximumPathSegments, path.allSatisfy({ !$0.isEmpty }) else {
-                throw ObjectError(code: 105, "Bad key name: \(key)")
+                throw ObjectError(code: 105, "Bad key name: \(key.prefix(100))")
+            }
+            guard !key.utf8.contains(UInt8(ascii: "$")) else {
+                throw ObjectError(code: 121, "A key contains '$': \(key.prefix(100))")
             }
             try apply(value, at: path, key: key)
         }
@@ -44,6 +54,9 @@ package struct FieldChanges: Sendable {
         if name == "Batch" {
             guard let operations = operation["ops"]?.array else {
                 throw wrongType(key, "an array in \"ops\"")
+            }
+            guard operations.count <= Self.maximumOperations else {
+                throw wrongType(key, "at most \(Self.maximumOperations) operations")
             }
             for operation in operations { try apply(operation, at: path, key: key) }
             return
@@ -151,10 +164,21 @@ private enum FieldOperation {
         case .add(let objects): return .array(try list(old, key) + objects)
         case .addUnique(let objects):
             var result = try list(old, key)
-            for object in objects where !result.contains(object) { result.append(object) }
+            if objects.count <= Self.fewObjects {
+                for object in objects where !result.contains(object) { result.append(object) }
+                return .array(result)
+            }
+            var known = Set(result.map(Self.canonical))
+            for object in objects where known.insert(Self.canonical(object)).inserted {
+                result.append(object)
+            }
             return .array(result)
         case .remove(let objects):
-            return .array(try list(old, key).filter { !objects.contains($0) })
+            if objects.count <= Self.fewObjects {
+                return .array(try list(old, key).filter { !objects.contains($0) })
+            }
+            let removed = Set(objects.map(Self.canonical))
+            return .array(try list(old, key).filter { !removed.contains(Self.canonical($0)) })
         case .bits(let value, let combine):
             switch old ?? 0 {
             case .null: return .integer(combine(0, value))
@@ -172,6 +196,24 @@ private enum FieldOperation {
         }
     }
 
+    /// Up to this many are compared with each of a list.
+    private static let fewObjects = 16
+
+    /// The same text for what is equal: the members of an object have no order. Two long lists are
+    /// not compared each with each.
+    private static func canonical(_ value: JSONValue) -> String { sorted(value).text }
+
+    private static func sorted(_ value: JSONValue) -> JSONValue {
+        switch value {
+        case .null, .bool, .integer, .double, .number, .string: value
+        case .array(let elements): .array(elements.map(sorted))
+        case .object(let object):
+            .object(
+                JSONObject(object.map { ($0.key, sorted($0.value)) }.sorted { $0.0 < $1.0 })
+            )
+        }
+    }
+
     private static func sum(
         _ left: JSONValue,
         _ right: JSONValue,
@@ -186,6 +228,7 @@ private enum FieldOperation {
         guard let first = left.double, let second = right.double else {
             throw wrongType(key, "a number")
         }
+        guard (first + second).isFinite else { throw wrongType(key, "a number within range") }
         return .double(first + second)
     }
 }
