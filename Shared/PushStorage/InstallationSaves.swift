@@ -64,6 +64,8 @@ final class InstallationSaves: Sendable {
     private static let maximumWaiting = 20_000
     private static let maximumBatch = 64
     private static let maximumConcurrent = 2
+    /// As many must wait before another batch starts beside one that is under way.
+    private static let worthABatch = 16
     private static let maximumRounds = 8
 
     private typealias Answer = CheckedContinuation<InstallationStore.Saved?, any Error>
@@ -104,7 +106,10 @@ final class InstallationSaves: Sendable {
         let (isRefused, starts) = lock.withLock {
             guard unsafe state.waiting.count < Self.maximumWaiting else { return (true, false) }
             unsafe state.waiting.append(waiting)
-            guard unsafe state.running < Self.maximumConcurrent else { return (false, false) }
+            let isWanted = unsafe state.running == 0 || state.waiting.count >= Self.worthABatch
+            guard unsafe isWanted && state.running < Self.maximumConcurrent else {
+                return (false, false)
+            }
             unsafe state.running += 1
             return (false, true)
         }

@@ -41,24 +41,23 @@ registry_latency() {
 registry_rows() {
     if [[ "$(sql "SELECT count(*) FROM installations WHERE app = '$app'")" != 0 ]]; then return; fi
     note "registering $1 installations of $app"
-    sql "$(registry_insert "generate_series(1, $1) AS i" i)"
+    sql "$(registry_insert "SELECT generate_series(1, $1)")"
     sql 'VACUUM (ANALYZE) installations'
     sql CHECKPOINT
 }
 
-# registry_insert SOURCE NUMBER: the statement that saves devices with these numbers.
+# registry_insert NUMBERS: the statement that saves the devices of these, which are rows of i.
 registry_insert() {
-    local from="" i="$2"
-    if [[ -n "$1" ]]; then from="FROM $1"; fi
     cat <<SQL
 INSERT INTO installations (app, object_id, device_type, provider, token, token_hash, environment,
     identity, channels, installation_id, time_zone, locale, fields, token_updated_at)
-SELECT '$app', lpad(to_hex($i), 24, '0'), 'ios', 'apns', lpad(to_hex($i), 64, '0'),
-    sha256(convert_to(lpad(to_hex($i), 64, '0'), 'UTF8')), 'production', 'user-' || $i / 3,
-    '{news,half}', 'phone-' || $i, 'Europe/Berlin', 'de_CH',
-    jsonb_build_object('deviceToken', lpad(to_hex($i), 64, '0'), 'apnsEnvironment', 'production',
-        'localeIdentifier', 'de_CH', 'identity', 'user-' || $i / 3, 'plan', $i % 100,
-        'appVersion', '4.2.1'), now() $from
+SELECT '$app', lpad(to_hex(i), 24, '0'), 'ios', 'apns', lpad(to_hex(i), 64, '0'),
+    sha256(convert_to(lpad(to_hex(i), 64, '0'), 'UTF8')), 'production', 'user-' || i / 3,
+    '{news,half}', 'phone-' || i, 'Europe/Berlin', 'de_CH',
+    jsonb_build_object('deviceToken', lpad(to_hex(i), 64, '0'), 'apnsEnvironment', 'production',
+        'localeIdentifier', 'de_CH', 'identity', 'user-' || i / 3, 'plan', i % 100,
+        'appVersion', '4.2.1'), now()
+FROM ($1) AS n(i)
 SQL
 }
 
@@ -71,7 +70,7 @@ registry_scripts() {
                 known) echo "\\set i random(1, $size)" ;;
                 fresh) echo '\set i random(1, 1000000000)' ;;
             esac
-            registry_insert "" :i
+            registry_insert "SELECT :i::bigint"
             cat <<'SQL'
 ON CONFLICT (app, provider, token_hash, environment) WHERE token_hash IS NOT NULL
 DO UPDATE SET device_type = EXCLUDED.device_type, identity = EXCLUDED.identity,
