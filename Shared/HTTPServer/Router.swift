@@ -37,6 +37,10 @@ package struct Router: Sendable {
     /// that was cancelled by a stop has not failed.
     package var log: Log = .disabled
 
+    /// First segments, in lower case, that a `:name` at the beginning of a pattern does not stand for:
+    /// a surface at the root of the host takes nothing from the others.
+    package var reservedFirstSegments: Set<String> = []
+
     private var root = Node()
 
     package init() {}
@@ -78,7 +82,16 @@ package struct Router: Sendable {
     func match(_ method: HTTPMethod, _ segments: [String]) -> Match {
         var values: [String] = []
         var allowed: [HTTPMethod] = []
-        if let found = root.find(segments[...], method, &values, &allowed) {
+        let isReserved =
+            !reservedFirstSegments.isEmpty
+            && reservedFirstSegments.contains(segments.first?.lowercased() ?? "")
+        if let found = root.find(
+            segments[...],
+            method,
+            &values,
+            &allowed,
+            isNamedAllowed: !isReserved
+        ) {
             if found.names.isEmpty { return .route(found.route, [:]) }
             let parameters = Dictionary(
                 zip(found.names, values),
@@ -207,7 +220,8 @@ private struct Node: Sendable {
         _ segments: ArraySlice<String>,
         _ method: HTTPMethod,
         _ values: inout [String],
-        _ allowed: inout [HTTPMethod]
+        _ allowed: inout [HTTPMethod],
+        isNamedAllowed: Bool = true
     ) -> Leaf? {
         guard let segment = segments.first else {
             return pick(leaves, method, &allowed)
@@ -217,7 +231,7 @@ private struct Node: Sendable {
             return leaf
         }
         for candidate in named
-        where segment.utf8.count > candidate.suffix.utf8.count
+        where isNamedAllowed && segment.utf8.count > candidate.suffix.utf8.count
             && segment.hasSuffix(candidate.suffix)
         {
             values.append(String(segment.dropLast(candidate.suffix.count)))
