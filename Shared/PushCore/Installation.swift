@@ -112,11 +112,14 @@ extension Installation {
     ///
     /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
     /// fields that the request carried. A device that names its token is alive: it becomes valid
-    /// again unless it was muted. One that was only silent does so with whatever it says.
+    /// again unless it was muted. One that was only silent does so with whatever it says. A channel's
+    /// name must obey `isChannel`, unless it is there already: what one surface took, another leaves
+    /// alone.
     package mutating func take(
         _ object: JSONObject,
         changed: Set<String>,
-        now: Instant
+        now: Instant,
+        isChannel: (String) -> Bool = ChannelName.isValid
     ) throws(InstallationError) {
         let reader = InstallationFields(object)
         for (key, value) in object {
@@ -135,7 +138,8 @@ extension Installation {
         apnsTopic = try reader.string("apnsTopic", maximumBytes: 256)
         vendor = try reader.string("vendor", maximumBytes: 64)
         deviceProfile = try reader.deviceProfile()
-        channels = try reader.channels()
+        let known = Set(channels)
+        channels = try reader.channels { known.contains($0) || isChannel($0) }
         badge = try reader.badge()
         environment = try reader.environment()
         locale = try reader.locale()
@@ -253,7 +257,8 @@ struct InstallationFields {
         return name
     }
 
-    func channels() throws(InstallationError) -> [String] {
+    /// Each once; `isValid` is the surface's rule for a name.
+    func channels(_ isValid: (String) -> Bool) throws(InstallationError) -> [String] {
         guard let value = self["channels"] else { return [] }
         guard let list = value.array else { throw .wrongType("channels", "an array of strings") }
         guard list.count <= 2000 else { throw .wrongType("channels", "at most 2000 names") }
@@ -263,7 +268,7 @@ struct InstallationFields {
             guard let name = entry.string else {
                 throw .wrongType("channels", "an array of strings")
             }
-            guard ChannelName.isValid(name) else {
+            guard isValid(name) else {
                 throw InstallationError(
                     code: 112,
                     "a channel's name is letters, digits, '_', '-', '=' and CJK, at most "

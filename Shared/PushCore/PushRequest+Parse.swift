@@ -23,10 +23,12 @@ extension PushRequest {
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
         "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
         "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
+        "platforms", "template",
     ]
 
     private static let selectorFields = [
-        "channels", "where", "cql", "identities", "installations", "tags", "tokens",
+        "channels", "where", "cql", "identities", "installations", "tags", "platforms", "template",
+        "tokens",
     ]
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
@@ -72,7 +74,9 @@ extension PushRequest {
             )
         }
         request.native = try nativePayloads(fields)
-        guard request.data != nil || !request.native.isEmpty else {
+        request.deviceTemplate = try deviceTemplate(fields)
+        if let template = request.deviceTemplate { request.templateFields = [template.valueField] }
+        guard request.data != nil || !request.native.isEmpty || request.deviceTemplate != nil else {
             throw PushRequestError("data", .missing("an object, or native, says what to send"))
         }
         request.isDryRun = try fields.boolean("dry_run") ?? false
@@ -98,7 +102,7 @@ extension PushRequest {
         }
     }
 
-    /// What `where` or `cql`, and `tags`, ask for together; `nil`: nothing.
+    /// What `where` or `cql`, `tags`, `platforms` and `template` ask for together; `nil`: nothing.
     private static func condition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
         var parts: [Where] = []
         if let part = try whereCondition(fields) { parts.append(part) }
@@ -106,13 +110,7 @@ extension PushRequest {
             let condition = try cqlCondition(text)
             if condition != .everything { parts.append(condition) }
         }
-        if let text = try fields.string("tags") {
-            do throws(TagExpressionError) {
-                parts.append(try TagExpression.parse(text).condition())
-            } catch {
-                throw PushRequestError("tags", .invalid(error.description))
-            }
-        }
+        if let part = try hubCondition(fields) { parts.append(part) }
         return parts.count > 1 ? .all(parts) : parts.first
     }
 
@@ -173,6 +171,54 @@ extension PushRequest {
             )
         }
         return query.condition
+    }
+
+    /// What `tags`, `platforms` and `template` ask for; `nil` where none of them is there.
+    private static func hubCondition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
+        var parts: [Where] = []
+        var tags: TagExpression?
+        if let text = try fields.string("tags") {
+            do throws(TagExpressionError) {
+                tags = try TagExpression.parse(text)
+            } catch {
+                throw PushRequestError("tags", .invalid(error.description))
+            }
+        }
+        if let template = try deviceTemplate(fields) {
+            parts.append(template.condition(tags))
+        } else if let tags {
+            parts.append(tags.condition())
+        }
+        if let names = try fields.strings("platforms", orOne: false) {
+            for (index, name) in names.enumerated() where Platform(rawValue: name) == nil {
+                throw PushRequestError(
+                    "platforms[\(index)]",
+                    .invalid("must be apns, fcm, wns or mpns")
+                )
+            }
+            parts.append(.field(.provider, .among(names.map(WhereValue.string))))
+        }
+        return parts.isEmpty ? nil : parts.count == 1 ? parts[0] : .all(parts)
+    }
+
+    /// `template`: `{"name", "properties"}`. It says what to send, so nothing else may.
+    private static func deviceTemplate(
+        _ fields: FieldReader
+    ) throws(PushRequestError) -> HubTemplate.Send? {
+        guard let object = try fields.object("template") else { return nil }
+        for other in ["data", "native"] where fields.has(other) {
+            throw PushRequestError("template", .conflict(with: other))
+        }
+        let reader = FieldReader(object, path: "template.")
+        guard let name = try reader.string("name"), HubTemplate.isName(name) else {
+            throw PushRequestError("template.name", .missing("letters, digits and _ @ # . : -"))
+        }
+        try reader.stringMap("properties")
+        var properties: [String: String] = [:]
+        for (key, value) in try reader.object("properties") ?? [:] {
+            properties[key.lowercased()] = value.string
+        }
+        return HubTemplate.Send(name: name, properties: properties)
     }
 
     private static func directTokens(
@@ -253,16 +299,17 @@ extension PushRequest {
     ) throws(PushRequestError) -> NativePayloads {
         guard let object = try fields.object("native") else { return NativePayloads() }
         let native = FieldReader(object, path: "native.")
-        for key in object.keys where !["apns", "fcm", "wns"].contains(key) {
+        for key in object.keys where !["apns", "fcm", "wns", "mpns"].contains(key) {
             throw PushRequestError(
                 "native.\(String(key.prefix(100)))",
-                .invalid("is none of apns, fcm and wns")
+                .invalid("is none of apns, fcm, wns and mpns")
             )
         }
         let payloads = NativePayloads(
             apns: try native.object("apns"),
             fcm: try native.object("fcm"),
-            wns: try native.object("wns")
+            wns: try native.object("wns"),
+            mpns: try native.object("mpns")
         )
         if let apns = payloads.apns {
             let reader = FieldReader(apns, path: "native.apns.")
@@ -288,6 +335,13 @@ extension PushRequest {
             }
             guard try reader.string("body") != nil else {
                 throw PushRequestError("native.wns.body", .missing("a string"))
+            }
+        }
+        if let mpns = payloads.mpns {
+            let reader = FieldReader(mpns, path: "native.mpns.")
+            try reader.stringMap("headers")
+            guard try reader.string("body") != nil else {
+                throw PushRequestError("native.mpns.body", .missing("a string"))
             }
         }
         return payloads

@@ -12,6 +12,8 @@ package struct PushRequest: Sendable, Equatable {
     /// The fields of each installation that `data` has placeholders for; see `PushTemplate`.
     package var templateFields: [String]
     package var native: NativePayloads
+    /// `template`: each device holds its message itself, and the push brings the words.
+    package var deviceTemplate: HubTemplate.Send?
     /// When it goes out; `nil`: at once. A time past is at once, too.
     package var pushTime: PushTime?
     package var expiration: Expiration?
@@ -90,14 +92,22 @@ package struct PushRequest: Sendable, Equatable {
         package var fcm: JSONObject?
         /// `{"type", "headers", "body"}`.
         package var wns: JSONObject?
+        /// `{"headers", "body"}`.
+        package var mpns: JSONObject?
 
-        package init(apns: JSONObject? = nil, fcm: JSONObject? = nil, wns: JSONObject? = nil) {
+        package init(
+            apns: JSONObject? = nil,
+            fcm: JSONObject? = nil,
+            wns: JSONObject? = nil,
+            mpns: JSONObject? = nil
+        ) {
             self.apns = apns
             self.fcm = fcm
             self.wns = wns
+            self.mpns = mpns
         }
 
-        package var isEmpty: Bool { apns == nil && fcm == nil && wns == nil }
+        package var isEmpty: Bool { apns == nil && fcm == nil && wns == nil && mpns == nil }
     }
 
     package enum Expiration: Sendable, Equatable {

@@ -103,7 +103,8 @@ package enum TagName {
     /// Azure's alphabet, and what a channel's name may hold beyond it: they are one set.
     static func isOfTag(_ scalar: Unicode.Scalar) -> Bool {
         guard scalar.isASCII else { return ChannelName.isValid(String(scalar)) }
-        return ASCII.isAlphanumeric(UInt8(scalar.value)) || "_@#.:-=".unicodeScalars.contains(scalar)
+        return ASCII.isAlphanumeric(UInt8(scalar.value))
+            || "_@#.:-=".unicodeScalars.contains(scalar)
     }
 }
 

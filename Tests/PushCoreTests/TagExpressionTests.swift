@@ -1,3 +1,4 @@
+import JSON
 import PushCore
 import Testing
 
@@ -72,5 +73,63 @@ struct TagExpressionTests {
                     .field(extra, .equal(.string("a"))),
                 ])
         )
+    }
+}
+
+@Suite("A push for tags, platforms and templates")
+struct HubRequestTests {
+    private func condition(_ object: JSONObject) throws -> Where? {
+        guard
+            case .installations(let selectors) = try PushRequest.parse(object, now: .now())
+                .audience
+        else { return nil }
+        return selectors.condition
+    }
+
+    @Test("Tags and platforms narrow each other")
+    func platforms() throws {
+        let provider = Where.field(.provider, .among([.string("apns"), .string("fcm")]))
+        let tag = Where.field(.channels, .equal(.string("a")))
+        let data: JSONValue = ["alert": "x"]
+        #expect(try condition(["data": data, "platforms": ["apns", "fcm"]]) == provider)
+        #expect(
+            try condition(["data": data, "tags": "a", "platforms": ["apns", "fcm"]])
+                == .all([tag, provider])
+        )
+    }
+
+    @Test("A template goes to who holds it, whose tags and the template's own match")
+    func template() throws {
+        let holds = Where.field(
+            WherePath(segments: ["_azure", "templateNames"]),
+            .equal(.string("t.1"))
+        )
+        let own = Where.field(
+            WherePath(segments: ["_azure", "templates", "t$1", "tags"]),
+            .equal(.string("a"))
+        )
+        let template: JSONValue = ["name": "t.1", "properties": ["K": "v"]]
+        #expect(try condition(["template": template]) == holds)
+        #expect(
+            try condition(["template": template, "tags": "a"])
+                == .all([holds, .any([.field(.channels, .equal(.string("a"))), own])])
+        )
+    }
+
+    @Test(
+        "What cannot be used is refused by its name",
+        arguments: [
+            ("platforms", ["data": [:], "platforms": ["amiga"]]),
+            ("tags", ["data": [:], "tags": "a &&"]), ("tags", ["data": [:], "tags": .null]),
+            ("template", ["data": [:], "template": ["name": "t"]]),
+            ("template.name", ["template": ["name": "a b"]]),
+            ("template.properties.k", ["template": ["name": "t", "properties": ["k": 1]]]),
+        ] as [(String, JSONObject)]
+    )
+    func refused(_ field: String, _ object: JSONObject) {
+        let error = #expect(throws: PushRequestError.self) {
+            try PushRequest.parse(object, now: .now())
+        }
+        #expect(error?.field.hasPrefix(field) == true, "\(error?.description ?? "")")
     }
 }

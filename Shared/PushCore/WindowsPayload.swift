@@ -1,0 +1,18 @@
+/// What a Windows payload says of itself.
+package enum WindowsPayload {
+    /// `X-WNS-Type` by the name of the root element; `nil` where it is none that WNS has.
+    package static func type(of xml: String) -> String? {
+        var rest = xml[...]
+        while let open = rest.firstIndex(of: "<") {
+            rest = rest[rest.index(after: open)...]
+            guard rest.first != "?", rest.first != "!" else { continue }
+            switch rest.prefix(while: { $0.isLetter }) {
+            case "toast": return "wns/toast"
+            case "tile": return "wns/tile"
+            case "badge": return "wns/badge"
+            default: return nil
+            }
+        }
+        return nil
+    }
+}
