@@ -110,7 +110,10 @@ extension DeliveryEngine {
             end(position, of: run, decision, answer, now)
             return .done
         }
-        let variant = run.context.variant(for: member.delivery.locale)
+        let variant = run.context.variant(
+            for: member.delivery.locale,
+            member.delivery.values
+        )
         let index =
             routes.index(of: member, variant)
             ?? routes.add(

@@ -16,13 +16,16 @@ final class PushContext: @unchecked Sendable {
     /// `nil` where the push's record is gone, or not what this version reads.
     private let request: PushRequest?
     private let variants: LocaleVariants
+    /// Of a send that fills templates: what its deliveries bring them as.
+    private let templateField: String?
     private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
 
     /// Devices that share it share their payload.
     private struct Form: Hashable {
         var platform: Platform
-        /// One of the push's own locales, never a device's.
-        var locale: String?
+        /// One of the push's own locales, never a device's; of a send of Azure's, which brings words
+        /// alone, the device's template.
+        var variant: String?
     }
 
     /// Kept at once; languages beyond that are rendered again.
@@ -41,6 +44,7 @@ final class PushContext: @unchecked Sendable {
         request?.audience = .tokens([])
         self.request = request
         variants = LocaleVariants(request?.data)
+        templateField = request?.deviceTemplate?.valueField
         let hasher = SHA256Hasher()
         notificationIDs = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }
         pace = request?.pace.map(PaceBucket.init(perSecond:))
@@ -59,27 +63,43 @@ final class PushContext: @unchecked Sendable {
     /// The APNs topic of those installations that have none of their own.
     var apnsTopic: String? { request?.apnsTopic }
 
-    /// Which of the push's languages a device of this locale hears; `nil`: its plain texts.
-    func variant(for locale: String?) -> String? { variants.choose(for: locale) }
+    /// Which of the push's languages a device of this locale hears; `nil`: its plain texts. Of a send
+    /// that fills templates, the one that the device holds.
+    /// `values` are what its delivery brings of its installation.
+    func variant(for locale: String?, _ values: JSONObject?) -> String? {
+        guard let templateField else { return variants.choose(for: locale) }
+        return values?[templateField]?.string ?? ""
+    }
 
     /// Renders once per platform and variant.
     ///
     /// - Parameters:
     ///   - platform: Whose form it gets.
-    ///   - variant: As `variant(for:)` chose it.
+    ///   - variant: As `variant(for:_:)` chose it.
     /// - Returns: What the devices of this platform and language share.
     /// - Throws: `RenderingError` when there is nothing to send to such a device, or too much.
     func template(
         _ platform: Platform,
         variant: String?
     ) throws(RenderingError) -> PayloadTemplate {
-        let form = Form(platform: platform, locale: variant)
+        let form = Form(platform: platform, variant: variant)
         if let known = templates[form] { return try known.get() }
         guard let request else {
             throw .invalid(field: "the push's record", problem: "cannot be read")
         }
         let rendered = Result { () throws(RenderingError) in
-            try PayloadTemplate.render(request, pushID: pushID, for: platform, locale: form.locale)
+            guard let send = request.deviceTemplate else {
+                return try PayloadTemplate.render(
+                    request,
+                    pushID: pushID,
+                    for: platform,
+                    locale: variant
+                )
+            }
+            var filled = request
+            filled.native = try DeviceTemplate(stored: variant ?? "")
+                .native(for: platform, send.properties, now: .now())
+            return try PayloadTemplate.render(filled, pushID: pushID, for: platform)
         }
         if templates.count >= Self.maximumTemplates { templates = [:] }
         templates[form] = rendered
@@ -101,7 +121,8 @@ final class PushContext: @unchecked Sendable {
         values: JSONObject? = nil,
         badge: Int? = nil
     ) throws(RenderingError) -> RenderedPayload {
-        try template(platform, variant: variant(for: locale)).payload(values: values, badge: badge)
+        try template(platform, variant: variant(for: locale, values))
+            .payload(values: values, badge: badge)
     }
 
     /// The same on every attempt.

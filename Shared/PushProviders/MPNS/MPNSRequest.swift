@@ -47,6 +47,7 @@ enum MPNSRequest {
         _ request: PushRequest,
         locale: String?
     ) throws(RenderingError) -> PayloadDraft {
+        if let native = request.native.mpns { return try render(native: native, request) }
         guard let data = request.data else { throw .noContent(.mpns) }
         var fields = try PlatformData(data, over: ["wp"], locale: locale, for: .mpns)
         fields.drop(foreignKeys)
@@ -66,6 +67,45 @@ enum MPNSRequest {
         }
         guard !fields.fields.isEmpty else { throw .noContent(.mpns) }
         return draft(.raw, body: JSONValue.object(fields.fields).bytes, request)
+    }
+
+    private static func render(
+        native: JSONObject,
+        _ request: PushRequest
+    ) throws(RenderingError) -> PayloadDraft {
+        let headers = try nativeHeaders(
+            native["headers"]?.object,
+            field: "native.mpns.headers"
+        ) { $0 == "x-windowsphone-target" || $0 == "x-notificationclass" }
+        guard let body = native["body"]?.string, !body.isEmpty else {
+            throw .invalid(field: "native.mpns.body", problem: "must be a string, not empty")
+        }
+        func value(_ name: String) -> String? { headers.first { $0.name == name }?.value }
+        let kind: Kind
+        switch value("x-windowsphone-target")?.lowercased() {
+        case "toast": kind = .toast
+        case "token", "tile": kind = .tile
+        case nil, "", "raw": kind = .raw
+        case .some:
+            throw .invalid(
+                field: "native.mpns.headers.x-windowsphone-target",
+                problem: "must be toast or token"
+            )
+        }
+        var draft = draft(kind, body: Array(body.utf8), request)
+        if let stated = value("x-notificationclass") {
+            guard (1...2).contains(stated.utf8.count),
+                stated.utf8.allSatisfy({ (48...57).contains($0) })
+            else {
+                throw .invalid(
+                    field: "native.mpns.headers.x-notificationclass",
+                    problem: "must be a number of one or two digits"
+                )
+            }
+            draft.payload.headers.removeAll { $0.name == "x-notificationclass" }
+            draft.payload.headers.append(.init("x-notificationclass", stated))
+        }
+        return draft
     }
 
     private static func toast(_ fields: inout PlatformData) throws(RenderingError) -> String {

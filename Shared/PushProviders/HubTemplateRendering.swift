@@ -1,0 +1,371 @@
+internal import JSON
+package import PushCore
+
+/// Fills one device's template with a send's words (the sheet of Azure Notification Hubs, section 7).
+/// Pure.
+package struct DeviceTemplate: Sendable {
+    private let body: String
+    private let headers: JSONObject
+    private let expiry: Instant?
+
+    /// From what the installation keeps: an object of `body`, `headers` and `expiry`.
+    package init(stored: String) throws(RenderingError) {
+        guard let object = (try? JSONValue.parse(Array(stored.utf8)))?.object,
+            let body = object["body"]?.string
+        else { throw .invalid(field: "the device's template", problem: "cannot be read") }
+        self.body = body
+        headers = object["headers"]?.object ?? [:]
+        expiry = object["expiry"]?.string.flatMap(Instant.init(iso8601:))
+    }
+
+    /// The message for one platform, as a push that names it natively would bring it.
+    package func native(
+        for platform: Platform,
+        _ properties: [String: String],
+        now: Instant
+    ) throws(RenderingError) -> PushRequest.NativePayloads {
+        if let expiry, expiry <= now {
+            throw .invalid(field: "the device's template", problem: "has expired")
+        }
+        var native = PushRequest.NativePayloads()
+        switch platform {
+        case .apns:
+            native.apns = ["headers": .object(headers), "payload": .object(try json(properties))]
+        case .fcm:
+            let filled = try json(properties)
+            if filled["message"]?.object != nil {
+                native.fcm = filled
+            } else {
+                do throws(GCMMessage.Problem) {
+                    native.fcm = ["message": .object(try GCMMessage.message(from: filled))]
+                } catch {
+                    throw .invalid(
+                        field: "the device's template: \(error.field)",
+                        problem: error.problem
+                    )
+                }
+            }
+        case .wns:
+            var headers = headers
+            let type = Self.take("x-wns-type", from: &headers)
+            let text = try text(properties)
+            native.wns = [
+                "type": .string(type ?? WindowsPayload.type(of: text) ?? "wns/raw"),
+                "headers": .object(headers), "body": .string(text),
+            ]
+        case .mpns:
+            native.mpns = [
+                "headers": .object(headers), "body": .string(try text(properties)),
+            ]
+        }
+        return native
+    }
+
+    private static func take(_ name: String, from headers: inout JSONObject) -> String? {
+        guard let key = headers.keys.first(where: { $0.lowercased() == name }) else { return nil }
+        return headers.removeValue(forKey: key)?.string
+    }
+
+    private func json(_ properties: [String: String]) throws(RenderingError) -> JSONObject {
+        guard let value = try? JSONValue.parse(Array(body.utf8)),
+            let object = HubExpression.fill(value, properties).object
+        else { throw .invalid(field: "the device's template", problem: "must be a JSON object") }
+        return object
+    }
+
+    /// XML, JSON, or one expression that is the whole body.
+    private func text(_ properties: [String: String]) throws(RenderingError) -> String {
+        if body.unicodeScalars.first(where: { !$0.properties.isWhitespace }) == "<" {
+            guard let filled = HubExpression.fill(xml: body, properties) else {
+                throw .invalid(field: "the device's template", problem: "must be XML")
+            }
+            return filled
+        }
+        if let value = try? JSONValue.parse(Array(body.utf8)), value.string == nil {
+            return HubExpression.fill(value, properties).text
+        }
+        return HubExpression(body)?.text(properties) ?? body
+    }
+}
+
+/// What stands in a string value of a template, where the whole value is an expression.
+struct HubExpression: Equatable {
+    enum Part: Equatable {
+        case literal(String)
+        case property(String, Form)
+    }
+
+    enum Form: Equatable {
+        case plain
+        case first(Int)
+        case clipped(Int)
+        case percentEncoded
+        case number
+    }
+
+    private var parts: [Part]
+    private var isJoined: Bool
+
+    /// - Returns: `nil` for a text that is none.
+    init?(_ text: String) {
+        var reader = ExpressionReader(text)
+        guard let (parts, isJoined) = reader.whole() else { return nil }
+        self.parts = parts
+        self.isJoined = isJoined
+    }
+
+    func text(_ properties: [String: String]) -> String {
+        parts.map { part in
+            switch part {
+            case .literal(let text): return text
+            case .property(let name, let form):
+                return form.applied(to: properties[name] ?? "")
+            }
+        }.joined()
+    }
+
+    /// As it stands in a JSON template: a bare number where it says so and is one.
+    private func value(_ properties: [String: String]) -> JSONValue {
+        if !isJoined, parts.count == 1, case .property(let name, .number) = parts[0],
+            let text = properties[name], Self.isNumber(text)
+        {
+            return .number(text)
+        }
+        return .string(text(properties))
+    }
+
+    /// As JSON writes it, without a sign.
+    private static func isNumber(_ text: String) -> Bool {
+        guard let first = text.utf8.first, (48...57).contains(first),
+            let value = try? JSONValue.parse(Array(text.utf8))
+        else { return false }
+        switch value {
+        case .integer, .double, .number: return text.utf8.last.map { $0 > 0x20 } ?? false
+        case .null, .bool, .string, .array, .object: return false
+        }
+    }
+
+    // MARK: Templates
+
+    /// A JSON template, filled: only its string values carry expressions.
+    static func fill(_ value: JSONValue, _ properties: [String: String]) -> JSONValue {
+        switch value {
+        case .string(let text): return HubExpression(text)?.value(properties) ?? value
+        case .array(let elements): return .array(elements.map { fill($0, properties) })
+        case .object(var object):
+            for (key, value) in object { object[key] = fill(value, properties) }
+            return .object(object)
+        case .null, .bool, .integer, .double, .number: return value
+        }
+    }
+
+    /// An XML template, filled: its elements' texts and its attributes carry expressions.
+    ///
+    /// - Returns: `nil` for what is no XML, or declares a document type.
+    static func fill(xml: String, _ properties: [String: String]) -> String? {
+        var result = ""
+        var rest = xml[...]
+        while let open = rest.firstIndex(of: "<") {
+            result += filled(run: rest[..<open], properties)
+            rest = rest[open...]
+            var end: Substring.Index?
+            if rest.hasPrefix("<!--") {
+                end = rest.firstRange(of: "-->")?.upperBound
+            } else if rest.hasPrefix("<![CDATA[") {
+                end = rest.firstRange(of: "]]>")?.upperBound
+            } else if rest.hasPrefix("<?") {
+                end = rest.firstRange(of: "?>")?.upperBound
+            } else if rest.hasPrefix("<!") {
+                return nil
+            } else {
+                guard let (tag, after) = filled(tag: rest, properties) else { return nil }
+                result += tag
+                rest = rest[after...]
+                continue
+            }
+            guard let end else { return nil }
+            result += rest[..<end]
+            rest = rest[end...]
+        }
+        return result + rest
+    }
+
+    /// A run of character data; the blanks around it stay.
+    private static func filled(run: Substring, _ properties: [String: String]) -> String {
+        let inner = run.drop { $0.isWhitespace }
+        let head = run[..<inner.startIndex]
+        let last = inner.lastIndex { !$0.isWhitespace }
+        guard let last else { return String(run) }
+        let text = inner[...last]
+        guard let expression = HubExpression(unescaped(text)) else { return String(run) }
+        return head + xmlEscaped(expression.text(properties)) + inner[inner.index(after: last)...]
+    }
+
+    /// A tag with its attributes' values filled, and where the text goes on.
+    private static func filled(
+        tag: Substring,
+        _ properties: [String: String]
+    ) -> (String, Substring.Index)? {
+        var result = ""
+        var index = tag.startIndex
+        while index < tag.endIndex {
+            let character = tag[index]
+            let next = tag.index(after: index)
+            guard character == "\"" || character == "'" else {
+                result.append(character)
+                index = next
+                if character == ">" { return (result, index) }
+                continue
+            }
+            guard let close = tag[next...].firstIndex(of: character) else { return nil }
+            let value = tag[next..<close]
+            result.append(character)
+            if let expression = HubExpression(unescaped(value)) {
+                result += xmlEscaped(expression.text(properties))
+            } else {
+                result += value
+            }
+            result.append(character)
+            index = tag.index(after: close)
+        }
+        return nil
+    }
+
+    private static func unescaped(_ text: Substring) -> String {
+        guard text.contains("&") else { return String(text) }
+        var result = String(text)
+        for (name, character) in [
+            ("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&#39;", "'"),
+            ("&amp;", "&"),
+        ] {
+            result = result.split(separator: name, omittingEmptySubsequences: false)
+                .joined(separator: character)
+        }
+        return result
+    }
+}
+
+extension HubExpression.Form {
+    func applied(to value: String) -> String {
+        switch self {
+        case .plain, .number: return value
+        case .first(let count): return String(value.prefix(count))
+        case .clipped(let count):
+            guard value.count > count else { return value }
+            let dots = String(repeating: ".", count: min(3, count))
+            return value.prefix(count - dots.count) + dots
+        case .percentEncoded:
+            var result = ""
+            for byte in value.utf8 {
+                let isPlain = ASCII.isAlphanumeric(byte) || "-._~".utf8.contains(byte)
+                if isPlain {
+                    result.unicodeScalars.append(Unicode.Scalar(byte))
+                } else {
+                    let digits = String(byte, radix: 16, uppercase: true)
+                    result += "%" + (digits.count == 1 ? "0" : "") + digits
+                }
+            }
+            return result
+        }
+    }
+}
+
+/// Reads an expression from its first character to its last.
+private struct ExpressionReader {
+    private let characters: [Character]
+    private var index = 0
+
+    init(_ text: String) { characters = Array(text) }
+
+    private var next: Character? { index < characters.count ? characters[index] : nil }
+
+    private mutating func skipBlanks() {
+        while next?.isWhitespace == true { index += 1 }
+    }
+
+    private mutating func take(_ character: Character) -> Bool {
+        guard next == character else { return false }
+        index += 1
+        return true
+    }
+
+    mutating func whole() -> (parts: [HubExpression.Part], isJoined: Bool)? {
+        skipBlanks()
+        let isJoined = take("{")
+        var parts: [HubExpression.Part] = []
+        if isJoined {
+            repeat {
+                skipBlanks()
+                guard let part = operand() else { return nil }
+                parts.append(part)
+                skipBlanks()
+            } while take("+")
+            guard take("}") else { return nil }
+        } else {
+            guard let part = operand() else { return nil }
+            parts = [part]
+        }
+        skipBlanks()
+        return next == nil ? (parts, isJoined) : nil
+    }
+
+    private mutating func operand() -> HubExpression.Part? {
+        guard let mark = next else { return nil }
+        index += 1
+        switch mark {
+        case "'", "\"": return literal(until: mark)
+        case "$", ".", "%", "#": return property(mark)
+        default: return nil
+        }
+    }
+
+    private mutating func literal(until quote: Character) -> HubExpression.Part? {
+        var text = ""
+        while let character = next, character != quote {
+            text.append(character)
+            index += 1
+        }
+        return take(quote) ? .literal(text) : nil
+    }
+
+    private mutating func property(_ mark: Character) -> HubExpression.Part? {
+        guard take("(") else { return nil }
+        var name = ""
+        while let character = next, character != ")", character != "," {
+            guard !"('\"{}".contains(character) else { return nil }
+            name.append(character)
+            index += 1
+        }
+        name = name.trimmedBlanks.lowercased()
+        guard !name.isEmpty else { return nil }
+        var count: Int?
+        if take(",") {
+            skipBlanks()
+            var digits = ""
+            while let character = next, character.isASCII, character.isNumber {
+                digits.append(character)
+                index += 1
+            }
+            skipBlanks()
+            guard let number = Int(digits) else { return nil }
+            count = number
+        }
+        guard take(")") else { return nil }
+        switch (mark, count) {
+        case ("$", nil): return .property(name, .plain)
+        case ("$", let count?): return .property(name, .first(count))
+        case (".", let count?): return .property(name, .clipped(count))
+        case ("%", nil): return .property(name, .percentEncoded)
+        case ("#", nil): return .property(name, .number)
+        default: return nil
+        }
+    }
+}
+
+extension String {
+    fileprivate var trimmedBlanks: String {
+        let inner = drop { $0.isWhitespace }
+        guard let last = inner.lastIndex(where: { !$0.isWhitespace }) else { return "" }
+        return String(inner[...last])
+    }
+}
