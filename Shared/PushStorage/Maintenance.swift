@@ -63,6 +63,7 @@ package struct Maintenance: Sendable {
             now,
             batches
         )
+        _ = try await expireHubInstallations(now: now, batches: batches)
         report.eventKeysDeleted = try await delete(
             """
             DELETE FROM event_keys WHERE (app, source, id) IN (

@@ -9,7 +9,7 @@ struct Migration: Sendable {
 
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
-        .eleventh, .twelfth,
+        .eleventh, .twelfth, .thirteenth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -72,6 +72,7 @@ package final class PushDatabase: Sendable {
     package var installations: InstallationStore { InstallationStore(database: self) }
     package var fieldIndexes: FieldIndexStore { FieldIndexStore(database: self) }
     package var pushes: PushStore { PushStore(database: self) }
+    package var hubTemplates: HubTemplateStore { HubTemplateStore(database: self) }
     package var deliveries: DeliveryStore { DeliveryStore(database: self) }
     package var shards: ShardStore { ShardStore(database: self) }
     package var sessions: SessionStore { SessionStore(database: self) }

@@ -126,28 +126,7 @@ package struct PushStore: Sendable {
             {
                 throw TooManyWaiting()
             }
-            let inserted = try await transaction.execute(
-                """
-                INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
-                    expires_at, environment, release_at, schedule_id, created_at, updated_at)
-                VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9, $10::timestamptz,
-                    CASE WHEN $10::timestamptz IS NOT NULL
-                        THEN nextval('pushes_schedule_id') END,
-                    date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
-                ON CONFLICT (id) DO NOTHING RETURNING \(Self.columns)
-                """,
-                [
-                    .uuid(push.id), .text(push.app), .text(push.eventSource), .text(push.eventID),
-                    .json(.object(push.object)), .json(.object(push.notes)), .integer(push.lane),
-                    .optional(timestamp: push.expiresAt?.microseconds),
-                    .text(push.request.environment.rawValue),
-                    .optional(timestamp: push.releaseAt?.microseconds),
-                ]
-            )
-            if let row = inserted.first {
-                try await OutboxStore.append([record], transaction)
-                return try Self.push(row)
-            }
+            if let fresh = try await Self.insert(push, record, transaction) { return fresh }
             let known = try await transaction.execute(
                 "SELECT \(Self.columns) FROM pushes WHERE id = $1",
                 [.uuid(push.id)]
@@ -157,6 +136,35 @@ package struct PushStore: Sendable {
             }
             return try Self.push(row)
         }
+    }
+
+    /// - Returns: `nil` where the id is known already.
+    static func insert(
+        _ push: NewPush,
+        _ record: OutboxRecord,
+        _ transaction: PostgresTransaction
+    ) async throws -> StoredPush? {
+        let inserted = try await transaction.execute(
+            """
+            INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
+                expires_at, environment, release_at, schedule_id, created_at, updated_at)
+            VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9, $10::timestamptz,
+                CASE WHEN $10::timestamptz IS NOT NULL
+                    THEN nextval('pushes_schedule_id') END,
+                date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
+            ON CONFLICT (id) DO NOTHING RETURNING \(Self.columns)
+            """,
+            [
+                .uuid(push.id), .text(push.app), .text(push.eventSource), .text(push.eventID),
+                .json(.object(push.object)), .json(.object(push.notes)), .integer(push.lane),
+                .optional(timestamp: push.expiresAt?.microseconds),
+                .text(push.request.environment.rawValue),
+                .optional(timestamp: push.releaseAt?.microseconds),
+            ]
+        )
+        guard let row = inserted.first else { return nil }
+        try await OutboxStore.append([record], transaction)
+        return try Self.push(row)
     }
 
     /// Makes the request key the push's.
@@ -199,7 +207,7 @@ package struct PushStore: Sendable {
 
     /// How many pushes of an app wait for their time. Who asks keeps others from adding to them
     /// until his transaction ends.
-    private static func waiting(
+    static func waiting(
         in app: String,
         _ transaction: PostgresTransaction
     ) async throws -> Int {

@@ -13,7 +13,8 @@ enum TemplateValues {
     /// - Parameters:
     ///   - fields: An expression of type `text[]`; null: no placeholders.
     ///   - row: The installation's name in the statement.
-    /// - Returns: An expression: a `json` object of texts by field, or null where none is there.
+    /// - Returns: An expression: a `json` object of texts by field, or null where none is there. A
+    ///   template of Azure's is its JSON.
     static func sql(_ fields: String, of row: String) -> String {
         """
         (SELECT json_object_agg(t.field, left(t.value #>> '{}', \(maximumLength)))
@@ -23,7 +24,8 @@ enum TemplateValues {
                     'deviceProfile', \(row).device_profile, 'apnsTopic', \(row).apns_topic)
                     || \(row).fields) #> string_to_array(u.field, '.') AS value
                 FROM unnest(\(fields)) AS u(field)) t
-            WHERE jsonb_typeof(t.value) IN ('string', 'number', 'boolean'))
+            WHERE jsonb_typeof(t.value) IN ('string', 'number', 'boolean')
+                OR jsonb_typeof(t.value) = 'object' AND t.field LIKE '\\_azure.templates.%')
         """
     }
 

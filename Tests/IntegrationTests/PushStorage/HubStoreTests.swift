@@ -1,0 +1,100 @@
+import Cryptography
+import JSON
+import PushCore
+import PushStorage
+import Support
+import Testing
+
+/// What Azure's surface keeps beside installations and pushes.
+@Suite(
+    .timeLimit(.minutes(2)),
+    .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
+)
+struct HubStoreTests {
+    private let app = StorageFixture.app
+
+    @Test("An app holds 100 names of templates; those that no device has held for a day make room")
+    func names() async throws {
+        try await StorageFixture.run { fixture in
+            let store = fixture.database.hubTemplates
+            let names = (0..<100).map { "t\($0)" }
+            #expect(try await store.know(Set(names), app: app))
+            #expect(try await store.names(app: app) == names.sorted())
+            #expect(try await store.know(["t1", "t2"], app: app))
+            #expect(try await !store.know(["other"], app: app))
+            var phone = fixture.iPhone("aa")
+            phone["_azure"] = ["templateNames": ["t7"]]
+            try await fixture.install(phone)
+            _ = try await fixture.server.query(
+                "update hub_templates set known_at = now() - interval '25 hours'"
+            )
+            #expect(try await store.know(["other"], app: app))
+            #expect(try await store.names(app: app) == ["other", "t7"])
+        }
+    }
+
+    @Test("An installation whose expirationTime has come is in no audience any more")
+    func expiry() async throws {
+        try await StorageFixture.run { fixture in
+            let now = Instant.now()
+            for (token, milliseconds) in [("aa", Int64(-1000)), ("bb", 60_000)] {
+                var phone = fixture.iPhone(token)
+                let time = now.adding(milliseconds: milliseconds).milliseconds
+                phone["_azure"] = ["expiresAt": .integer(time)]
+                try await fixture.install(phone)
+            }
+            var odd = fixture.iPhone("cc")
+            odd["_azure"] = ["expiresAt": "yesterday"]
+            try await fixture.install(odd)
+            let maintenance = fixture.database.maintenance
+            #expect(try await maintenance.expireHubInstallations(now: now, batches: 2) == 1)
+            #expect(try await maintenance.expireHubInstallations(now: now, batches: 2) == 0)
+            var filter = InstallationStore.Filter()
+            filter.isValid = false
+            let expired = try await fixture.database.installations.query(app: app, filter)
+            #expect(expired.map(\.token) == ["aa"])
+            #expect(expired.first?.invalidReason == "expirationTime")
+            #expect(
+                try await fixture.database.installations.deadChannels(app: app, limit: 10).isEmpty
+            )
+        }
+    }
+
+    @Test("The pushes of one send are accepted once, all of them, however often they come at once")
+    func groups() async throws {
+        try await StorageFixture.run { fixture in
+            func push(_ source: String) throws -> (push: NewPush, record: OutboxRecord) {
+                var push = try fixture.push("n1", [:])
+                push.eventSource = "carillon/azure/\(source)"
+                push.id = PushIdentity.pushID(
+                    app: app,
+                    source: push.eventSource,
+                    eventID: "n1",
+                    digest: { sha256($0) }
+                )
+                return (push, OutboxRecord(kafkaTopic: "t", key: nil, value: [1]))
+            }
+            let groups = try [["a", "b"], ["a", "b", "c"], ["c"], ["a", "b"]].map { sources in
+                try sources.map { try push($0) }
+            }
+            let accepted = try await withThrowingTaskGroup(of: [String].self) { tasks in
+                for group in groups {
+                    tasks.addTask {
+                        try await fixture.database.pushes.accept(
+                            group: "n1",
+                            app: app,
+                            group,
+                            maximumWaiting: 10
+                        )
+                    }
+                }
+                return try await tasks.reduce(into: Set<Set<String>>()) { $0.insert(Set($1)) }
+            }
+            #expect(accepted.count == 1)
+            let kept = try await fixture.database.pushes.find(eventID: "n1", app: app)
+            #expect(Set(kept.map(\.id)) == accepted.first)
+            let rows = try await fixture.server.query("select count(*)::text from outbox")
+            #expect(rows == ["\(kept.count)"])
+        }
+    }
+}
