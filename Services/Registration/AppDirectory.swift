@@ -55,6 +55,14 @@ actor AppDirectory {
         return app
     }
 
+    /// The app that an Azure hub of this name is, whatever its case. Proves nothing about the caller.
+    func hub(_ name: String) async throws -> AppAccess? {
+        guard AppID.isWellFormed(name) else { return nil }
+        if let app = try await find(name) { return app }
+        guard let id = try await database.apps.id(folding: name), id != name else { return nil }
+        return try await find(id)
+    }
+
     private func find(_ id: String) async throws -> AppAccess? {
         let now = ContinuousClock.now
         if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }

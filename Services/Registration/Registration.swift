@@ -3,12 +3,13 @@ import EventLoop
 import HTTPServer
 import Kafka
 import Observability
+import PushCore
 import PushStorage
 import ServiceKit
 
 /// Devices register here, and backends ask for pushes.
 ///
-/// Flow: `LeanCloudSurface` → `PushDatabase` (installations; pushes with their outbox row) →
+/// Flow: `LeanCloudSurface`, `AzureSurface` → `PushDatabase` (installations; pushes with their outbox row) →
 /// `OutboxRelay` → Kafka's `push.requests`.
 @main
 struct Registration {
@@ -61,15 +62,19 @@ func makeParts(
     ) { loop in
         let database = databases[runtime.loops.firstIndex { $0 === loop } ?? 0]
         let apps = AppDirectory(database, keys: configuration.masterKeys, on: loop)
+        let saved = runtime.metrics.counter(.installationsSaved)
         return makeRouter(
             LeanCloudSurface(
                 database: database,
                 apps: apps,
-                objects: ObjectOperations(
-                    database: database,
-                    saved: runtime.metrics.counter(.installationsSaved)
-                ),
+                objects: ObjectOperations(database: database, saved: saved),
                 pushes: PushOperations(database: database, topics: configuration.topics)
+            ),
+            AzureSurface(
+                database: database,
+                apps: apps,
+                topics: configuration.topics,
+                saved: saved
             ),
             runtime
         )
@@ -94,14 +99,27 @@ func makeParts(
 }
 
 /// All surfaces of the service. What none of them owns is answered by problem details.
-func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Router {
+func makeRouter(
+    _ surface: LeanCloudSurface,
+    _ azure: AzureSurface,
+    _ runtime: ServiceRuntime
+) -> Router {
     var router = Router()
     router.log = runtime.log
+    // No app is called so: what stands behind these names is another surface's.
+    router.reservedFirstSegments = AppID.reserved
     surface.addRoutes(to: &router)
+    azure.addRoutes(to: &router)
     router.addOperationsRoutes(runtime)
     let (notFound, methodNotAllowed) = (router.notFound, router.methodNotAllowed)
     let errorResponse = router.errorResponse
     router.notFound = { request in
+        if AzureSurface.owns(request.pathSegments) {
+            return AzureSurface.response(
+                to: AzureError(status: 404, "There is nothing at this path."),
+                request
+            )
+        }
         guard LeanCloudSurface.owns(request.path) else { return notFound(request) }
         return withCORS(
             LeanCloudSurface.nothing(at: request.path).leanCloudResponse
@@ -109,6 +127,12 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
     }
     let nothing = router.notFound
     router.methodNotAllowed = { request, allowed in
+        if AzureSurface.owns(request.pathSegments) {
+            return AzureSurface.response(
+                to: AzureError(status: 405, "This path does not take this method."),
+                request
+            )
+        }
         guard LeanCloudSurface.owns(request.path) else { return methodNotAllowed(request, allowed) }
         // Browsers may ask about any path; that alone does not make it one of ours.
         guard allowed != [.options] else { return nothing(request) }
@@ -117,6 +141,9 @@ func makeRouter(_ surface: LeanCloudSurface, _ runtime: ServiceRuntime) -> Route
         )
     }
     router.errorResponse = { error, request in
+        if AzureSurface.owns(request.pathSegments) {
+            return AzureSurface.response(to: error, request)
+        }
         guard LeanCloudSurface.owns(request.path) else { return errorResponse(error, request) }
         let response =
             LeanCloudSurface.response(to: error)

@@ -12,9 +12,9 @@ struct PushOperations: Sendable {
 
     /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
     /// where nobody has set another limit.
-    private static let maximumRecordBytes = 1_000_000
+    static let maximumRecordBytes = 1_000_000
     /// What may wait for its time at once, of one app.
-    private static let maximumWaiting = 1000
+    static let maximumWaiting = 1000
 
     /// Takes a push request (`PushRequest`) without what names an event. The same request key within
     /// five minutes is the same push, sent once; the same event id always is.

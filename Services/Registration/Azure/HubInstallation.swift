@@ -1,0 +1,454 @@
+import JSON
+import PushCore
+import XML
+
+/// The platforms that an installation of Azure's may name.
+enum HubPlatform: String, Sendable {
+    case apns, gcm, fcm, fcmv1, wns, mpns, adm, baidu, browser, xiaomi
+
+    init?(name: String) { self.init(rawValue: name.lowercased()) }
+
+    /// Which provider of ours reaches it; `nil`: none.
+    var provider: Platform? {
+        switch self {
+        case .apns: .apns
+        case .gcm, .fcm, .fcmv1: .fcm
+        case .wns: .wns
+        case .mpns: .mpns
+        case .adm, .baidu, .browser, .xiaomi: nil
+        }
+    }
+
+    /// As LeanCloud's surface calls such a device.
+    fileprivate var deviceType: String {
+        switch self {
+        case .apns: "ios"
+        case .gcm, .fcm, .fcmv1: "android"
+        case .wns: "windows"
+        case .mpns: "wp"
+        case .adm, .baidu, .browser, .xiaomi: rawValue
+        }
+    }
+
+    fileprivate var tokenField: String? {
+        switch self {
+        case .apns: "deviceToken"
+        case .gcm, .fcm, .fcmv1: "registrationId"
+        case .wns, .mpns: "subscriptionUri"
+        case .adm, .baidu, .browser, .xiaomi: nil
+        }
+    }
+}
+
+/// A channel with its tags and templates: a device, or one of its secondary tiles.
+struct HubChannel: Equatable, Sendable {
+    var pushChannel: JSONValue
+    var tags: [String] = []
+    var templates: [(name: String, value: Template)] = []
+
+    struct Template: Equatable, Sendable {
+        var body: String
+        var headers: JSONObject
+        var expiry: String?
+        var tags: [String]
+    }
+
+    static func == (left: HubChannel, right: HubChannel) -> Bool {
+        left.pushChannel == right.pushChannel && left.tags == right.tags
+            && left.templates.elementsEqual(right.templates) {
+                $0.name == $1.name && $0.value == $1.value
+            }
+    }
+
+    func template(_ name: String) -> Template? { templates.first { $0.name == name }?.value }
+
+    mutating func setTemplate(_ name: String, _ template: Template?) {
+        let index = templates.firstIndex { $0.name == name }
+        switch (index, template) {
+        case (let index?, let template?): templates[index].value = template
+        case (let index?, nil): templates.remove(at: index)
+        case (nil, let template?): templates.append((name, template))
+        case (nil, nil): break
+        }
+    }
+}
+
+/// An installation as Azure's clients write and read it (their sheet, section 4), and how it stands in
+/// ours.
+struct HubInstallation: Equatable, Sendable {
+    var id: String
+    var userID: String?
+    var platform: HubPlatform
+    var channel: HubChannel
+    var secondaryTiles: [String: HubChannel] = [:]
+    var pushVariables: JSONObject = [:]
+    var expirationTime: String?
+
+    static let noExpiry = "9999-12-31T23:59:59.9999999Z"
+    static let maximumTags = 60
+    private static let maximumTiles = 20
+    private static let maximumTemplates = 20
+
+    // MARK: From a client
+
+    /// The body of a `PUT`. `null` counts as absent; what is not known passes unread.
+    init(_ body: JSONObject, id: String) throws(AzureError) {
+        let body = body.filtered
+        guard let stated = body["installationId"] else {
+            throw AzureError("installationId is missing")
+        }
+        guard stated.string == id else {
+            throw AzureError("installationId must be the one that the path names")
+        }
+        guard let name = body["platform"]?.string else { throw AzureError("platform is missing") }
+        guard let platform = HubPlatform(name: name) else {
+            throw AzureError("platform is none that an installation can have")
+        }
+        self.id = id
+        self.platform = platform
+        channel = try HubChannel(body, in: "")
+        userID = try body["userId"].map { value throws(AzureError) in try Self.userID(value) }
+        for (name, tile) in try HubJSON.object(body["secondaryTiles"], "secondaryTiles") {
+            guard let tile = tile.object else {
+                throw AzureError("secondaryTiles.\(name.prefix(60)) must be an object")
+            }
+            secondaryTiles[name] = try HubChannel(tile, in: "secondaryTiles.\(name.prefix(60)).")
+        }
+        pushVariables = try HubJSON.object(body["pushVariables"], "pushVariables")
+        expirationTime = try body["expirationTime"].map { value throws(AzureError) in
+            try HubJSON.time(value, "expirationTime")
+        }
+        try check()
+    }
+
+    static func userID(_ value: JSONValue) throws(AzureError) -> String {
+        guard let text = value.string, (1...512).contains(text.utf8.count),
+            text.utf8.allSatisfy({ isAlphanumeric($0) || "-_@#.:=".utf8.contains($0) })
+        else { throw AzureError("userId must be letters, digits and - _ @ # . : =") }
+        return text
+    }
+
+    /// What holds of the whole, however it came to be.
+    func check() throws(AzureError) {
+        try check(channel, isTile: false)
+        guard secondaryTiles.count <= Self.maximumTiles else {
+            throw AzureError("secondaryTiles holds more than \(Self.maximumTiles) tiles")
+        }
+        for tile in secondaryTiles.values { try check(tile, isTile: true) }
+        for (name, value) in pushVariables where value.string == nil {
+            throw AzureError("pushVariables.\(name.prefix(60)) must be a string")
+        }
+    }
+
+    private func check(_ channel: HubChannel, isTile: Bool) throws(AzureError) {
+        if platform == .browser, !isTile {
+            guard let object = channel.pushChannel.object,
+                ["endpoint", "p256dh", "auth"].allSatisfy({ object[$0]?.string != nil })
+            else { throw AzureError("pushChannel must be an object of endpoint, p256dh and auth") }
+        } else {
+            guard let text = channel.pushChannel.string, (1...4096).contains(text.utf8.count) else {
+                throw AzureError("pushChannel must be a string of 1 to 4096 bytes")
+            }
+        }
+        try Self.check(tags: channel.tags)
+        guard channel.templates.count <= Self.maximumTemplates else {
+            throw AzureError("templates holds more than \(Self.maximumTemplates) templates")
+        }
+        for (name, template) in channel.templates {
+            guard HubTemplate.isName(name) else {
+                throw AzureError("a template's name is letters, digits and _ @ # . : -")
+            }
+            try Self.check(tags: template.tags)
+            try check(template, name)
+        }
+    }
+
+    private static func check(tags: [String]) throws(AzureError) {
+        guard tags.count <= maximumTags else {
+            throw AzureError("tags holds more than \(maximumTags) tags")
+        }
+        guard tags.allSatisfy({ TagName.isValid($0) || ChannelName.isValid($0) }) else {
+            throw AzureError("a tag is 1 to 120 letters, digits and _ @ # . : -")
+        }
+    }
+
+    private func check(_ template: HubChannel.Template, _ name: String) throws(AzureError) {
+        guard JSONValue.object(template.kept(as: name)).bytes.count <= HubTemplate.maximumBytes
+        else {
+            throw AzureError("templates.\(name) is larger than \(HubTemplate.maximumBytes) bytes")
+        }
+        let bytes = Array(template.body.utf8)
+        switch platform {
+        case .wns, .mpns:
+            guard template.body.first(where: { !$0.isWhitespace }) == "<" else { return }
+            do throws(XMLError) {
+                _ = try XMLElement.parse(bytes)
+            } catch {
+                throw AzureError("templates.\(name).body is not XML, \(error.description)")
+            }
+        case .apns, .gcm, .fcm, .fcmv1, .adm, .baidu, .browser, .xiaomi:
+            guard (try? JSONValue.parse(bytes, maximumDepth: 32))?.object != nil else {
+                throw AzureError("templates.\(name).body is no JSON object")
+            }
+        }
+    }
+
+    private static func isAlphanumeric(_ byte: UInt8) -> Bool { ASCII.isAlphanumeric(byte) }
+
+    // MARK: As it is read
+
+    func object(isExpired: Bool) -> JSONObject {
+        var object: JSONObject = [
+            "installationId": .string(id), "pushChannel": channel.pushChannel,
+            "pushChannelExpired": .bool(isExpired), "platform": .string(platform.rawValue),
+            "expirationTime": .string(expirationTime ?? Self.noExpiry),
+        ]
+        if let userID { object["userId"] = .string(userID) }
+        channel.write(to: &object)
+        if !pushVariables.isEmpty { object["pushVariables"] = .object(pushVariables) }
+        if !secondaryTiles.isEmpty {
+            var tiles = JSONObject()
+            for (name, tile) in secondaryTiles.sorted(by: { $0.key < $1.key }) {
+                var object: JSONObject = ["pushChannel": tile.pushChannel]
+                tile.write(to: &object)
+                tiles[name] = .object(object)
+            }
+            object["secondaryTiles"] = .object(tiles)
+        }
+        return object
+    }
+
+    // MARK: In an installation of ours
+
+    /// What of an installation Azure's clients see. One that another surface made has a platform too.
+    init(_ installation: Installation) {
+        let kept = installation.fields[HubTemplate.field]?.object ?? [:]
+        id = installation.installationID ?? installation.objectID
+        userID = installation.identity
+        let stated = kept["platform"]?.string.flatMap(HubPlatform.init(name:))
+        let provider = installation.platform
+        if let stated, provider == nil || stated.provider == provider {
+            platform = stated
+        } else {
+            switch (provider, installation.deviceType.lowercased()) {
+            case (.fcm, _), (nil, "android"): platform = .fcmv1
+            case (.wns, _), (nil, "windows"): platform = .wns
+            case (.mpns, _), (nil, "wp"): platform = .mpns
+            case (.apns, _), (nil, _): platform = .apns
+            }
+        }
+        let token = platform.tokenField.flatMap { installation.fields[$0] }
+        let route = token ?? installation.token.map(JSONValue.string)
+        channel = HubChannel(pushChannel: route ?? kept["pushChannel"] ?? "")
+        channel.tags = installation.channels
+        channel.readTemplates(kept["templates"]?.object ?? [:])
+        for (name, value) in kept["secondaryTiles"]?.object ?? [:] {
+            guard let object = value.object else { continue }
+            var tile = HubChannel(pushChannel: object["pushChannel"] ?? "")
+            tile.tags = (object["tags"]?.array ?? []).compactMap(\.string)
+            tile.readTemplates(object["templates"]?.object ?? [:])
+            secondaryTiles[name] = tile
+        }
+        pushVariables = kept["pushVariables"]?.object ?? [:]
+        expirationTime = kept["expirationTime"]?.string
+    }
+
+    /// Puts it into the fields of an installation; what other surfaces keep there stays.
+    ///
+    /// - Returns: The names of the fields that it set.
+    func write(to object: inout JSONObject, provider: Platform?) -> Set<String> {
+        object["installationId"] = .string(id)
+        // A Mac stays a Mac.
+        if provider == nil || provider != platform.provider || object["deviceType"] == "" {
+            object["deviceType"] = .string(platform.deviceType)
+        }
+        for field in Self.routeFields where field != "deviceType" {
+            object.removeValue(forKey: field)
+        }
+        if let field = platform.tokenField { object[field] = channel.pushChannel }
+        if platform.provider == .fcm {
+            let vendor = object["vendor"]?.string?.lowercased() ?? ""
+            if !["", "fcm", "gcm"].contains(vendor) { object.removeValue(forKey: "vendor") }
+        }
+        object["channels"] = .array(channel.tags.map(JSONValue.string))
+        object["identity"] = userID.map(JSONValue.string)
+        if userID == nil {
+            for field in ["owner", "user"] { object.removeValue(forKey: field) }
+        }
+        object[HubTemplate.field] = .object(kept)
+        return Self.routeFields.union(
+            ["installationId", "channels", "identity", HubTemplate.field]
+        )
+    }
+
+    /// What says how a device is reached.
+    static let routeFields: Set<String> = [
+        "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
+    ]
+
+    /// After it the device is sent nothing.
+    var expiresAt: Instant? { expirationTime.flatMap(HubJSON.instant) }
+
+    /// The year 9000.
+    private static let farFuture = Instant(milliseconds: 221_845_392_000_000)
+
+    private var kept: JSONObject {
+        var kept: JSONObject = ["platform": .string(platform.rawValue)]
+        if platform.provider == nil { kept["pushChannel"] = channel.pushChannel }
+        if let expirationTime { kept["expirationTime"] = .string(expirationTime) }
+        // Only of a time that may come are there to be looked for.
+        if let expiresAt, expiresAt < Self.farFuture {
+            kept["expiresAt"] = .integer(expiresAt.milliseconds)
+        }
+        if !pushVariables.isEmpty { kept["pushVariables"] = .object(pushVariables) }
+        if !channel.templates.isEmpty {
+            kept["templates"] = .object(channel.keptTemplates)
+            kept["templateNames"] = .array(channel.templates.map { .string($0.name) })
+        }
+        if !secondaryTiles.isEmpty {
+            var tiles = JSONObject()
+            for (name, tile) in secondaryTiles.sorted(by: { $0.key < $1.key }) {
+                tiles[name] = [
+                    "pushChannel": tile.pushChannel,
+                    "tags": .array(tile.tags.map(JSONValue.string)),
+                    "templates": .object(tile.keptTemplates),
+                ]
+            }
+            kept["secondaryTiles"] = .object(tiles)
+        }
+        return kept
+    }
+}
+
+extension HubChannel {
+    /// `path` is that of the object in the body, with a point at its end.
+    init(_ object: JSONObject, in path: String) throws(AzureError) {
+        let object = object.filtered
+        guard let pushChannel = object["pushChannel"] else {
+            throw AzureError("\(path)pushChannel is missing")
+        }
+        self.pushChannel = pushChannel
+        tags = try HubJSON.tags(object["tags"], path + "tags")
+        for (name, value) in try HubJSON.object(object["templates"], path + "templates") {
+            let path = "\(path)templates.\(name.prefix(60))"
+            templates.append((name, try Template(value, in: path)))
+        }
+    }
+
+    fileprivate func write(to object: inout JSONObject) {
+        if !tags.isEmpty { object["tags"] = .array(tags.map(JSONValue.string)) }
+        guard !templates.isEmpty else { return }
+        var written = JSONObject()
+        for (name, template) in templates { written[name] = .object(template.object(named: name)) }
+        object["templates"] = .object(written)
+    }
+
+    fileprivate var keptTemplates: JSONObject {
+        var kept = JSONObject()
+        for (name, template) in templates {
+            kept[HubTemplate.key(name)] = .object(template.kept(as: name))
+        }
+        return kept
+    }
+
+    fileprivate mutating func readTemplates(_ kept: JSONObject) {
+        for (key, value) in kept {
+            guard let template = Template(kept: value) else { continue }
+            templates.append((value["name"]?.string ?? key, template))
+        }
+    }
+}
+
+extension HubChannel.Template {
+    init(_ value: JSONValue, in path: String) throws(AzureError) {
+        guard let object = value.object?.filtered else {
+            throw AzureError("\(path) must be an object")
+        }
+        guard let body = object["body"]?.string, !body.isEmpty else {
+            throw AzureError("\(path).body must be a string, not empty")
+        }
+        self.body = body
+        headers = try HubJSON.headers(object["headers"], path + ".headers")
+        expiry = try object["expiry"].map { value throws(AzureError) in
+            try HubJSON.time(value, path + ".expiry")
+        }
+        tags = try HubJSON.tags(object["tags"], path + ".tags")
+    }
+
+    fileprivate init?(kept: JSONValue) {
+        guard let body = kept["body"]?.string else { return nil }
+        self.body = body
+        headers = kept["headers"]?.object ?? [:]
+        expiry = kept["expiry"]?.string
+        let name = kept["name"]?.string
+        // Its own name is there for those who ask for it as a tag, and is no tag of the client's.
+        tags = (kept["tags"]?.array ?? []).compactMap(\.string).filter { $0 != name }
+    }
+
+    fileprivate func kept(as name: String) -> JSONObject {
+        var kept = object(named: name)
+        kept["name"] = .string(name)
+        return kept
+    }
+
+    /// As it is read: with its own name among its tags.
+    fileprivate func object(named name: String) -> JSONObject {
+        var object: JSONObject = ["body": .string(body)]
+        if !headers.isEmpty { object["headers"] = .object(headers) }
+        if let expiry { object["expiry"] = .string(expiry) }
+        let all = tags.contains(name) ? tags : tags + [name]
+        object["tags"] = .array(all.map(JSONValue.string))
+        return object
+    }
+}
+
+/// Reads the pieces of Azure's JSON; errors name the path, never a value.
+enum HubJSON {
+    static func object(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject {
+        guard let value else { return [:] }
+        guard let object = value.object else { throw AzureError("\(path) must be an object") }
+        return object.filtered
+    }
+
+    static func headers(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject {
+        let headers = try object(value, path)
+        for (name, value) in headers where value.string == nil {
+            throw AzureError("\(path).\(name.prefix(60)) must be a string")
+        }
+        return headers
+    }
+
+    /// Each once, in the order given.
+    static func tags(_ value: JSONValue?, _ path: String) throws(AzureError) -> [String] {
+        guard let value else { return [] }
+        guard let list = value.array else {
+            throw AzureError("\(path) must be an array of strings")
+        }
+        var tags: [String] = []
+        for entry in list {
+            guard let tag = entry.string else {
+                throw AzureError("\(path) must be an array of strings")
+            }
+            if !tags.contains(tag) { tags.append(tag) }
+            guard tags.count <= 1000 else { throw AzureError("\(path) holds too many tags") }
+        }
+        return tags
+    }
+
+    static func time(_ value: JSONValue, _ path: String) throws(AzureError) -> String {
+        guard let text = value.string, instant(text) != nil else {
+            throw AzureError("\(path) must be an ISO 8601 time")
+        }
+        return text
+    }
+
+    /// A time without a zone is meant in UTC.
+    static func instant(_ text: String) -> Instant? {
+        Instant(iso8601: text) ?? Instant(iso8601: text + "Z")
+    }
+}
+
+extension JSONObject {
+    /// Without the members that are null.
+    var filtered: JSONObject { JSONObject(filter { !$0.value.isNull }.map { ($0.key, $0.value) }) }
+}

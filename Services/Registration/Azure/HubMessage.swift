@@ -1,0 +1,241 @@
+import HTTPServer
+import JSON
+import PushCore
+
+/// What one send of Azure's says, whoever it goes to (the sheet, section 6).
+struct HubMessage: Equatable, Sendable {
+    enum Format: String, Sendable {
+        case apple, gcm, fcmv1, windows, windowsphone, template
+
+        /// `nil` for a template: it goes to all that hold it.
+        var platform: Platform? {
+            switch self {
+            case .apple: .apns
+            case .gcm, .fcmv1: .fcm
+            case .windows: .wns
+            case .windowsphone: .mpns
+            case .template: nil
+            }
+        }
+    }
+
+    enum Content: Equatable, Sendable {
+        /// A push request's `native`.
+        case native(JSONObject)
+        case properties(JSONObject)
+    }
+
+    let format: Format
+    let content: Content
+    let expiresAt: Instant?
+
+    private static let foreign: Set<String> = ["adm", "baidu", "browser", "xiaomi"]
+
+    /// The headers say the format, and go on to the push service where they are its own.
+    init(_ headers: HTTPHeaders, body: [UInt8]) throws(AzureError) {
+        guard let name = headers["servicebusnotification-format"]?.lowercased() else {
+            throw AzureError("the header ServiceBusNotification-Format is missing")
+        }
+        guard !Self.foreign.contains(name) else {
+            throw .notSupported("A notification in the format \(name)")
+        }
+        guard let format = Format(rawValue: name) else {
+            throw AzureError("ServiceBusNotification-Format names no format that there is")
+        }
+        guard body.count <= AzureSurface.maximumBodyBytes else {
+            throw AzureError(
+                status: 413,
+                "a notification has at most \(AzureSurface.maximumBodyBytes) bytes"
+            )
+        }
+        self.format = format
+        switch format {
+        case .apple: content = .native(["apns": .object(try Self.apple(headers, body))])
+        case .gcm: content = .native(["fcm": ["message": .object(try Self.gcm(body))]])
+        case .fcmv1: content = .native(["fcm": .object(try Self.envelope(body))])
+        case .windows: content = .native(["wns": .object(try Self.windows(headers, body))])
+        case .windowsphone: content = .native(["mpns": .object(try Self.phone(headers, body))])
+        case .template: content = .properties(try Self.properties(body))
+        }
+        if format == .apple, let text = headers["servicebusnotification-apns-expiry"] {
+            guard let time = HubJSON.instant(text) else {
+                throw AzureError("ServiceBusNotification-Apns-Expiry must be an ISO 8601 time")
+            }
+            expiresAt = time
+        } else {
+            expiresAt = nil
+        }
+    }
+
+    private static func object(_ body: [UInt8]) throws(AzureError) -> JSONObject {
+        let value: JSONValue
+        do throws(JSONError) {
+            value = try JSONValue.parse(body, maximumDepth: 32)
+        } catch {
+            throw AzureError("the notification is not JSON: \(error.description)")
+        }
+        guard let object = value.object else {
+            throw AzureError("the notification must be a JSON object")
+        }
+        return object
+    }
+
+    private static func text(_ body: [UInt8]) throws(AzureError) -> String {
+        guard let text = String(validating: body, as: UTF8.self), !text.isEmpty,
+            !text.utf8.contains(0)
+        else { throw AzureError("the notification must be text in UTF-8, not empty") }
+        return text
+    }
+
+    /// Each device gets an `apns-id` of its own, the same on every attempt: one for all of them
+    /// would name none.
+    private static func apple(
+        _ headers: HTTPHeaders,
+        _ body: [UInt8]
+    ) throws(AzureError) -> JSONObject {
+        [
+            "headers": .object(passedOn(headers) { $0.hasPrefix("apns-") && $0 != "apns-id" }),
+            "payload": .object(try object(body)),
+        ]
+    }
+
+    private static func gcm(_ body: [UInt8]) throws(AzureError) -> JSONObject {
+        let legacy = try object(body)
+        do throws(GCMMessage.Problem) {
+            return try GCMMessage.message(from: legacy)
+        } catch {
+            throw AzureError("the notification's \(error.description)")
+        }
+    }
+
+    private static func envelope(_ body: [UInt8]) throws(AzureError) -> JSONObject {
+        let envelope = try object(body)
+        guard let message = envelope["message"]?.object, envelope.count == 1 else {
+            throw AzureError("a notification for FCM v1 is an object of message, and nothing else")
+        }
+        for key in ["token", "topic", "condition", "fid", "name"] where message[key] != nil {
+            throw AzureError("message.\(key) is the send's audience to say")
+        }
+        return envelope
+    }
+
+    private static func windows(
+        _ headers: HTTPHeaders,
+        _ body: [UInt8]
+    ) throws(AzureError) -> JSONObject {
+        let text = try text(body)
+        guard let type = headers["x-wns-type"]?.lowercased() ?? WindowsPayload.type(of: text) else {
+            throw AzureError("the header X-WNS-Type is missing")
+        }
+        let ours: Set = ["x-wns-type", "x-wns-match"]
+        return [
+            "type": .string(type),
+            "headers": .object(
+                passedOn(headers) { $0.hasPrefix("x-wns-") && !ours.contains($0) }
+            ),
+            "body": .string(text),
+        ]
+    }
+
+    private static func phone(
+        _ headers: HTTPHeaders,
+        _ body: [UInt8]
+    ) throws(AzureError) -> JSONObject {
+        [
+            "headers": .object(
+                passedOn(headers) {
+                    $0 == "x-windowsphone-target" || $0 == "x-notificationclass"
+                }
+            ),
+            "body": .string(try text(body)),
+        ]
+    }
+
+    private static func properties(_ body: [UInt8]) throws(AzureError) -> JSONObject {
+        let properties = try object(body)
+        for (name, value) in properties where value.string == nil {
+            throw AzureError("the property \(name.prefix(60)) must be a string")
+        }
+        return properties
+    }
+
+    private static func passedOn(
+        _ headers: HTTPHeaders,
+        _ isWanted: (String) -> Bool
+    ) -> JSONObject {
+        var result = JSONObject()
+        for field in headers where isWanted(field.name.lowercased()) {
+            result[field.name.lowercased()] = .string(field.value)
+        }
+        return result
+    }
+}
+
+/// To whom a send goes.
+enum HubAudience: Equatable, Sendable {
+    /// Of the app; an expression, or all of them.
+    case tags(String?)
+    case tokens([String])
+    /// Object ids.
+    case installations([String])
+}
+
+extension HubMessage {
+    /// A push request, and the source by which its event is known beside the notification's id.
+    struct Request: Equatable, Sendable {
+        var source: String
+        var object: JSONObject
+    }
+
+    /// All sources of this surface begin with it.
+    static let source = "carillon/azure"
+
+    /// What the send asks the dispatcher for: one push, or one for each name of a template.
+    ///
+    /// - Parameters:
+    ///   - audience: To whom; for a template each push finds its own devices among them.
+    ///   - time: When; `nil`: at once.
+    ///   - names: The templates that the app's devices hold.
+    /// - Returns: One for a message of one platform, at least one for a template.
+    func requests(
+        to audience: HubAudience,
+        at time: Instant?,
+        templates names: [String]
+    ) -> [Request] {
+        var object: JSONObject = [:]
+        if let time { object["push_time"] = .string(time.iso8601) }
+        if let expiresAt { object["expiration_time"] = .string(expiresAt.iso8601) }
+        switch audience {
+        case .tags(let expression): object["tags"] = expression.map(JSONValue.string)
+        case .tokens(let tokens):
+            let platform = format.platform?.rawValue ?? ""
+            object["tokens"] = .array(
+                tokens.map { ["platform": .string(platform), "token": .string($0)] }
+            )
+        case .installations(let ids):
+            object["installations"] = .array(ids.map(JSONValue.string))
+        }
+        switch content {
+        case .native(let native):
+            object["native"] = .object(native)
+            if case .tokens = audience {
+            } else if let platform = format.platform {
+                object["platforms"] = [.string(platform.rawValue)]
+            }
+            return [Request(source: "\(Self.source)/\(format.rawValue)", object: object)]
+        case .properties(let properties):
+            // A send that nobody can get is on the books all the same.
+            if names.isEmpty {
+                object.removeValue(forKey: "tags")
+                object["installations"] = []
+            }
+            return (names.isEmpty ? ["none"] : names).map { name in
+                var object = object
+                object["template"] = [
+                    "name": .string(name), "properties": .object(properties),
+                ]
+                return Request(source: "\(Self.source)/template/\(name)", object: object)
+            }
+        }
+    }
+}

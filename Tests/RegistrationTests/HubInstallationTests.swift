@@ -1,0 +1,226 @@
+import JSON
+import PushCore
+import Testing
+
+@testable import Registration
+
+@Suite("Azure's installations", .timeLimit(.minutes(1)))
+struct HubInstallationTests {
+    private static let whole: JSONObject = [
+        "installationId": "i1", "platform": "APNS", "pushChannel": "ABCDEF", "userId": "u@x",
+        "tags": ["a:b", "c"], "pushVariables": ["v": "1"], "expirationTime": .null,
+        "templates": [
+            "t.1": [
+                "body": #"{"aps":{"alert":"$(m)"}}"#, "headers": ["apns-priority": "5"],
+                "tags": ["x"],
+            ]
+        ],
+        "somethingNew": 1,
+    ]
+
+    private func kept(_ wanted: HubInstallation) throws -> Installation {
+        var installation = Installation(app: "shop", objectID: "o", at: .init(milliseconds: 0))
+        var object = installation.object
+        let changed = wanted.write(to: &object, provider: nil)
+        try installation.take(
+            object,
+            changed: changed,
+            now: .init(milliseconds: 1000),
+            isChannel: TagName.isValid
+        )
+        return installation
+    }
+
+    @Test("What was put is read back, each template with its own name among its tags")
+    func roundTrip() throws {
+        let installation = try kept(HubInstallation(Self.whole, id: "i1"))
+        #expect(installation.platform == .apns)
+        #expect(installation.token == "abcdef")
+        #expect(installation.identity == "u@x")
+        #expect(installation.channels == ["a:b", "c"])
+        #expect(
+            HubInstallation(installation).object(isExpired: false) == [
+                "installationId": "i1", "pushChannel": "ABCDEF", "pushChannelExpired": false,
+                "platform": "apns", "expirationTime": "9999-12-31T23:59:59.9999999Z",
+                "userId": "u@x", "tags": ["a:b", "c"], "pushVariables": ["v": "1"],
+                "templates": [
+                    "t.1": [
+                        "body": #"{"aps":{"alert":"$(m)"}}"#, "headers": ["apns-priority": "5"],
+                        "tags": ["x", "t.1"],
+                    ]
+                ],
+            ]
+        )
+        #expect(installation.fields["_azure"]?["templateNames"] == ["t.1"])
+        #expect(installation.fields["_azure"]?["templates"]?["t$1"]?["name"] == "t.1")
+    }
+
+    @Test("What was not set is left out")
+    func absent() throws {
+        let body: JSONObject = [
+            "installationId": "i", "platform": "fcmV1", "pushChannel": "token", "tags": .null,
+        ]
+        #expect(
+            HubInstallation(try kept(HubInstallation(body, id: "i"))).object(isExpired: false)
+                == [
+                    "installationId": "i", "pushChannel": "token", "pushChannelExpired": false,
+                    "platform": "fcmv1", "expirationTime": "9999-12-31T23:59:59.9999999Z",
+                ]
+        )
+    }
+
+    @Test("A platform that no provider of ours reaches is kept without a route")
+    func unreached() throws {
+        let channel: JSONValue = ["endpoint": "https://push.example/1", "p256dh": "p", "auth": "a"]
+        let body: JSONObject = [
+            "installationId": "i", "platform": "browser", "pushChannel": channel,
+        ]
+        let installation = try kept(HubInstallation(body, id: "i"))
+        #expect(installation.platform == nil)
+        #expect(installation.token == nil)
+        #expect(HubInstallation(installation).object(isExpired: false)["pushChannel"] == channel)
+    }
+
+    @Test("Tags that Azure alone takes stay where LeanCloud's surface saves something else")
+    func otherSurface() throws {
+        var installation = try kept(HubInstallation(Self.whole, id: "i1"))
+        var object = installation.object
+        object["timeZone"] = "Europe/Berlin"
+        let now = Instant(milliseconds: 2000)
+        try installation.take(object, changed: ["timeZone"], now: now)
+        #expect(installation.channels == ["a:b", "c"])
+        object["channels"] = ["a:b", "d:e"]
+        #expect(throws: InstallationError.self) {
+            try installation.take(object, changed: ["channels"], now: now)
+        }
+    }
+
+    @Test(
+        "What an installation cannot be without, or cannot be, is refused",
+        arguments: [
+            ["platform": "apns", "pushChannel": "a"],
+            ["installationId": "j", "platform": "apns", "pushChannel": "a"],
+            ["installationId": "i", "pushChannel": "a"],
+            ["installationId": "i", "platform": "amiga", "pushChannel": "a"],
+            ["installationId": "i", "platform": "apns"],
+            ["installationId": "i", "platform": "apns", "pushChannel": "a", "tags": "x"],
+            ["installationId": "i", "platform": "apns", "pushChannel": "a", "tags": ["x y"]],
+            ["installationId": "i", "platform": "apns", "pushChannel": "a", "userId": "a b"],
+            ["installationId": "i", "platform": "browser", "pushChannel": "a"],
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "templates": ["t": ["body": "not json"]],
+            ],
+            [
+                "installationId": "i", "platform": "wns", "pushChannel": "https://x/1",
+                "templates": ["t": ["body": "<toast>"]],
+            ],
+        ] as [JSONObject]
+    )
+    func refused(_ body: JSONObject) {
+        #expect(throws: AzureError.self) { try HubInstallation(body, id: "i") }
+    }
+
+    @Test("60 tags, not 61")
+    func tagBound() throws {
+        func body(_ count: Int) -> JSONObject {
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "tags": .array((0..<count).map { .string("t\($0)") }),
+            ]
+        }
+        _ = try HubInstallation(body(60), id: "i")
+        #expect(throws: AzureError.self) { try HubInstallation(body(61), id: "i") }
+    }
+
+    // MARK: Patches
+
+    private func patched(_ operations: JSONValue) throws -> JSONObject {
+        try InstallationPatch(operations).applied(to: HubInstallation(Self.whole, id: "i1"))
+            .object(isExpired: false)
+    }
+
+    @Test("Tags are joined, replaced and removed by their text")
+    func tags() throws {
+        func tags(_ operations: JSONValue...) throws -> JSONValue? {
+            try patched(.array(operations))["tags"]
+        }
+        #expect(try tags(["op": "add", "path": "/tags", "value": "d"]) == ["a:b", "c", "d"])
+        #expect(try tags(["op": "add", "path": "/tags", "value": "c"]) == ["a:b", "c"])
+        #expect(
+            try tags(["op": "add", "path": "/tags", "value": #"["d","e"]"#])
+                == ["a:b", "c", "d", "e"]
+        )
+        #expect(try tags(["op": "add", "path": "/tags", "value": ["d"]]) == ["a:b", "c", "d"])
+        #expect(try tags(["op": "replace", "path": "/tags", "value": "d"]) == ["d"])
+        #expect(try tags(["op": "remove", "path": "/tags/a:b"]) == ["c"])
+        #expect(try tags(["op": "remove", "path": "/tags/none"]) == ["a:b", "c"])
+        #expect(try tags(["op": "remove", "path": "/tags"]) == nil)
+        #expect(
+            try tags(
+                ["op": "remove", "path": "/tags/a:b"],
+                ["op": "remove", "path": "/tags/c", "value": .null]
+            ) == nil
+        )
+    }
+
+    @Test("Templates come as text, and are patched part by part")
+    func templates() throws {
+        let body = #"{"data":{"m":"$(m)"}}"#
+        let result = try patched([
+            [
+                "op": "add", "path": "/templates/new",
+                "value": .string(JSONValue.object(["body": .string(body)]).text),
+            ],
+            ["op": "replace", "path": "/templates/t.1/body", "value": "{}"],
+            ["op": "add", "path": "/templates/t.1/headers", "value": #"{"apns-topic":"t"}"#],
+            ["op": "add", "path": "/templates/t.1/tags", "value": "y"],
+            ["op": "remove", "path": "/templates/t.1/tags/x"],
+        ])
+        #expect(
+            result["templates"] == [
+                "t.1": ["body": "{}", "headers": ["apns-topic": "t"], "tags": ["y", "t.1"]],
+                "new": ["body": .string(body), "tags": ["new"]],
+            ]
+        )
+        #expect(try patched([["op": "remove", "path": "/templates/t.1"]])["templates"] == nil)
+    }
+
+    @Test("Channel, user, variables, expiry and tiles are patched too")
+    func others() throws {
+        let result = try patched([
+            ["op": "replace", "path": "/pushChannel", "value": "beef"],
+            ["op": "remove", "path": "/userId"],
+            ["op": "add", "path": "/pushVariables/w", "value": "2"],
+            ["op": "replace", "path": "/expirationTime", "value": "2030-01-01T00:00:00Z"],
+            ["op": "add", "path": "/secondaryTiles/s/pushChannel", "value": "https://x/1"],
+            ["op": "add", "path": "/secondaryTiles/s/tags", "value": "z"],
+        ])
+        #expect(result["pushChannel"] == "beef")
+        #expect(result["userId"] == nil)
+        #expect(result["pushVariables"] == ["v": "1", "w": "2"])
+        #expect(result["expirationTime"] == "2030-01-01T00:00:00Z")
+        #expect(
+            result["secondaryTiles"] == ["s": ["pushChannel": "https://x/1", "tags": ["z"]]]
+        )
+    }
+
+    @Test(
+        "A patch is all or nothing: one bad operation refuses it",
+        arguments: [
+            ["op": "add", "path": "/nothing", "value": "x"],
+            ["op": "move", "path": "/tags", "value": "x"],
+            ["op": "add", "path": "tags", "value": "x"], ["op": "add", "path": "/tags"],
+            ["op": "remove", "path": "/pushChannel"],
+            ["op": "add", "path": "/templates/none/body", "value": "{}"],
+            ["op": "add", "path": "/templates/n", "value": "not json"],
+            ["op": "add", "path": "/platform", "value": "wns"],
+            ["op": "add", "path": "/tags", "value": "no blanks"], "nothing at all",
+        ] as [JSONValue]
+    )
+    func refusedPatch(_ operation: JSONValue) {
+        #expect(throws: AzureError.self) {
+            try patched([["op": "add", "path": "/tags", "value": "fine"], operation])
+        }
+    }
+}

@@ -1,0 +1,184 @@
+import HTTPServer
+import JSON
+import PushCore
+import Testing
+
+@testable import Registration
+
+@Suite("Azure's sends", .timeLimit(.minutes(1)))
+struct HubMessageTests {
+    private func message(_ headers: HTTPHeaders, _ body: String) throws -> HubMessage {
+        try HubMessage(headers, body: Array(body.utf8))
+    }
+
+    @Test("Each format becomes its provider's own message, its headers with it")
+    func formats() throws {
+        let apple = try message(
+            [
+                "ServiceBusNotification-Format": "apple", "apns-push-type": "background",
+                "APNS-ID": "x", "Apns-Priority": "5",
+                "ServiceBusNotification-Apns-Expiry": "2030-01-01T00:00:00",
+            ],
+            #"{"aps":{"content-available":1}}"#
+        )
+        #expect(
+            apple.requests(to: .tags("a && b"), at: nil, templates: []) == [
+                .init(
+                    source: "carillon/azure/apple",
+                    object: [
+                        "expiration_time": "2030-01-01T00:00:00.000Z", "tags": "a && b",
+                        "native": [
+                            "apns": [
+                                "headers": ["apns-push-type": "background", "apns-priority": "5"],
+                                "payload": ["aps": ["content-available": 1]],
+                            ]
+                        ],
+                        "platforms": ["apns"],
+                    ]
+                )
+            ]
+        )
+        let v1 = try message(
+            ["ServiceBusNotification-Format": "fcmV1"],
+            #"{"message":{"data":{"a":"b"}}}"#
+        )
+        #expect(v1.content == .native(["fcm": ["message": ["data": ["a": "b"]]]]))
+        let toast = try message(
+            ["ServiceBusNotification-Format": "windows", "X-WNS-Tag": "t"],
+            "<?xml version=\"1.0\"?><toast/>"
+        )
+        #expect(
+            toast.content
+                == .native([
+                    "wns": [
+                        "type": "wns/toast", "headers": ["x-wns-tag": "t"],
+                        "body": "<?xml version=\"1.0\"?><toast/>",
+                    ]
+                ])
+        )
+        let phone = try message(
+            [
+                "ServiceBusNotification-Format": "windowsphone", "X-WindowsPhone-Target": "toast",
+                "X-NotificationClass": "2",
+            ],
+            "<wp:Notification/>"
+        )
+        #expect(
+            phone.content
+                == .native([
+                    "mpns": [
+                        "headers": ["x-windowsphone-target": "toast", "x-notificationclass": "2"],
+                        "body": "<wp:Notification/>",
+                    ]
+                ])
+        )
+    }
+
+    @Test("A legacy message of FCM's becomes the v1 message that says the same")
+    func legacy() throws {
+        let sent = try message(
+            ["ServiceBusNotification-Format": "gcm"],
+            """
+            {"collapse_key":"k","priority":"high","time_to_live":60,"data":{"a":1,"b":"c"},
+            "notification":{"title":"T","body":"B","icon":"i","click_action":"OPEN"}}
+            """
+        )
+        #expect(
+            sent.content
+                == .native([
+                    "fcm": [
+                        "message": [
+                            "data": ["a": "1", "b": "c"],
+                            "notification": ["title": "T", "body": "B"],
+                            "android": [
+                                "collapse_key": "k", "priority": "HIGH", "ttl": "60s",
+                                "notification": ["icon": "i", "click_action": "OPEN"],
+                            ],
+                        ]
+                    ]
+                ])
+        )
+    }
+
+    @Test(
+        "What cannot be sent is refused by name",
+        arguments: [
+            ("", "{}", 400), ("amiga", "{}", 400), ("adm", "{}", 501), ("browser", "{}", 501),
+            ("apple", "[]", 400), ("apple", "{", 400), ("gcm", #"{"to":"x"}"#, 400),
+            ("gcm", #"{"datas":{}}"#, 400), ("fcmv1", #"{"message":{"token":"t"}}"#, 400),
+            ("fcmv1", #"{"data":{}}"#, 400), ("windows", "plain", 400),
+            ("template", #"{"a":1}"#, 400), ("template", "x", 400),
+        ]
+    )
+    func refused(_ format: String, _ body: String, _ status: Int) {
+        var headers: HTTPHeaders = [:]
+        if !format.isEmpty { headers["ServiceBusNotification-Format"] = format }
+        let error = #expect(throws: AzureError.self) { try message(headers, body) }
+        #expect(error?.status == status)
+    }
+
+    @Test("A template send is one push for each name that the app's devices hold")
+    func templates() throws {
+        let sent = try message(["ServiceBusNotification-Format": "template"], #"{"M":"hi"}"#)
+        let requests = sent.requests(to: .tags("vip"), at: nil, templates: ["a.b", "c"])
+        #expect(
+            requests.map(\.source)
+                == ["carillon/azure/template/a.b", "carillon/azure/template/c"]
+        )
+        #expect(
+            requests[0].object
+                == ["tags": "vip", "template": ["name": "a.b", "properties": ["M": "hi"]]]
+        )
+        let request = try PushRequest.parse(requests[0].object, now: .now())
+        #expect(request.deviceTemplate?.properties == ["m": "hi"])
+        #expect(request.templateFields == ["_azure.templates.a$b"])
+        let nobody = sent.requests(to: .tags(nil), at: nil, templates: [])
+        #expect(nobody.count == 1)
+        #expect(nobody.first?.object["installations"] == [])
+    }
+
+    // MARK: Batches
+
+    private let jsBody =
+        "--nh-boundary-1\r\nContent-type: application/json;charset=utf-8\r\n"
+        + "Content-Disposition: inline; name=notification\r\n\r\n{\"aps\":{}}\r\n"
+        + "--nh-boundary-1\r\nContent-type: application/json\r\n"
+        + "Content-Disposition: inline; name=devices\r\n\r\n[\"aa\",\"bb\"]\r\n--nh-boundary-1--"
+
+    @Test(
+        "The boundary is found however it is written",
+        arguments: [
+            #"multipart/mixed; boundary = "nh-boundary-1""#,
+            #"multipart/mixed; boundary="nh-boundary-1""#,
+            "multipart/mixed;boundary=nh-boundary-1; charset=utf-8",
+            "Multipart/Mixed; Boundary = nh-boundary-1",
+        ]
+    )
+    func boundaries(_ contentType: String) throws {
+        let parts = try MultipartBody.parse(Array(jsBody.utf8), contentType: contentType)
+        #expect(parts.map(\.name) == ["notification", "devices"])
+        #expect(
+            parts.map { String(decoding: $0.body, as: UTF8.self) }
+                == ["{\"aps\":{}}", "[\"aa\",\"bb\"]"]
+        )
+        let bare = Array(
+            jsBody.split(separator: "\r\n", omittingEmptySubsequences: false)
+                .joined(separator: "\n").utf8
+        )
+        #expect(try MultipartBody.parse(bare, contentType: contentType).count == 2)
+    }
+
+    @Test("What is no multipart body is refused, whatever it is")
+    func malformedBatches() {
+        let type = "multipart/mixed; boundary=b"
+        for (body, type) in [
+            ("", type), ("--b", type), ("--b\r\n--b", type), ("--b\r\nx\r\n--b--", type),
+            (jsBody, "multipart/mixed"), ("--b\r\n\r\nx\r\n--b", type),
+            (String(repeating: "--b\n\n\n", count: 50) + "--b--", type),
+        ] {
+            #expect(throws: AzureError.self) {
+                try MultipartBody.parse(Array(body.utf8), contentType: type)
+            }
+        }
+    }
+}
