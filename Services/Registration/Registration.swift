@@ -63,13 +63,10 @@ func makeParts(
         let database = databases[runtime.loops.firstIndex { $0 === loop } ?? 0]
         let apps = AppDirectory(database, keys: configuration.masterKeys, on: loop)
         let saved = runtime.metrics.counter(.installationsSaved)
-        return makeRouter(
-            LeanCloudSurface(
-                database: database,
-                apps: apps,
-                objects: ObjectOperations(database: database, saved: saved),
-                pushes: PushOperations(database: database, topics: configuration.topics)
-            ),
+        let objects = ObjectOperations(database: database, saved: saved)
+        let pushes = PushOperations(database: database, topics: configuration.topics)
+        var router = makeRouter(
+            LeanCloudSurface(database: database, apps: apps, objects: objects, pushes: pushes),
             AzureSurface(
                 database: database,
                 apps: apps,
@@ -78,6 +75,8 @@ func makeParts(
             ),
             runtime
         )
+        ParseSurface(apps: apps, objects: objects, pushes: pushes).addRoutes(to: &router)
+        return router
     }
     var parts: [any ServicePart] = [
         Part("http", notReady: { server.notReadyReason() }, run: { try await server.run() })

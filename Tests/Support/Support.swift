@@ -13,6 +13,8 @@ package enum TestEnvironment {
     package static let executables = value("CARILLON_BIN")
     /// A Python with what deploy/test-requirements.txt lists.
     package static let python = value("CARILLON_PYTHON")
+    /// A Python with what deploy/test-requirements-leancloud.txt lists.
+    package static let pythonWithLeanCloud = value("CARILLON_PYTHON_LEANCLOUD")
 
     package static func value(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {

@@ -1,0 +1,129 @@
+package import HTTPServer
+package import JSON
+
+/// One call to Parse's REST API: what it asks for, and who says so. Pure.
+///
+/// It comes in two forms. REST clients use methods, a query string, a JSON body and `X-Parse-*`
+/// headers. Parse's JavaScript package puts all of that into the body of a POST of type
+/// `text/plain`, so that a browser need not ask first: `_method`, `_ApplicationId`,
+/// `_JavaScriptKey` and so on. Headers win over what the body says, and the type of the body is not
+/// looked at.
+package struct ParseCall: Sendable, Equatable {
+    package var method: HTTPMethod
+    /// The path's segments below `/parse`.
+    package var path: [String]
+    /// The object, query or push: the body, and what the query string has beside it, as texts.
+    package var parameters: JSONObject
+    package var credential: ParseCredential?
+    /// The device that the call comes from, as its SDK numbers it.
+    package var installationID: String?
+    /// Names the repeats of one call.
+    package var requestID: String?
+
+    package static let prefix = "parse"
+    static let maximumDepth = 32
+
+    /// - Throws: `ObjectError` 107 for a body that is no JSON object, or a `_method` that is none.
+    package init(_ request: HTTPServerRequest) throws(ObjectError) {
+        parameters = try Self.object(request.body)
+        method = request.method
+        if let override = parameters.removeValue(forKey: "_method") {
+            guard let name = override.string, let meant = HTTPMethod(rawValue: name.uppercased())
+            else { throw ObjectError(code: 107, "_method is no HTTP method.") }
+            if method == .post { method = meant }
+        }
+        credential = ParseCredential(request.headers, &parameters)
+        installationID = Self.take("_InstallationId", &parameters)
+        requestID = Self.take("_RequestId", &parameters)
+        if let id = request.header("x-parse-installation-id") { installationID = id }
+        if let id = request.header("x-parse-request-id") { requestID = id }
+        for name in Self.words { parameters.removeValue(forKey: name) }
+        path = Self.path(request.pathSegments)
+        for (name, value) in request.query where parameters[name] == nil {
+            parameters[name] = .string(value)
+        }
+    }
+
+    /// An item of a batch: the path with its prefix, the rights of the batch.
+    package init(
+        method: HTTPMethod,
+        target: String,
+        body: JSONObject,
+        of batch: ParseCall
+    ) throws(ObjectError) {
+        let request: HTTPServerRequest
+        do {
+            request = try HTTPServerRequest(method, target)
+        } catch {
+            throw ObjectError(code: 107, "A path of the batch cannot be used.")
+        }
+        self = batch
+        self.method = method
+        requestID = nil
+        parameters = body
+        path = Self.path(request.pathSegments)
+        for (name, value) in request.query where parameters[name] == nil {
+            parameters[name] = .string(value)
+        }
+    }
+
+    /// What else clients say of themselves in the body: it is none of the object's fields.
+    private static let words = [
+        "_ClientVersion", "_SessionToken", "_RevocableSession", "_ContentType", "_context",
+        "_noBody",
+    ]
+
+    private static func path(_ segments: [String]) -> [String] {
+        var path = segments.dropFirst(segments.first == prefix ? 1 : 0)
+        if path.last == "" { path.removeLast() }
+        return Array(path)
+    }
+
+    private static func object(_ body: [UInt8]) throws(ObjectError) -> JSONObject {
+        guard !body.isEmpty else { return [:] }
+        let value: JSONValue
+        do {
+            value = try JSONValue.parse(body, maximumDepth: maximumDepth)
+        } catch {
+            throw .malformedJSON(error.description)
+        }
+        if value.isNull { return [:] }
+        guard let object = value.object else { throw .malformedJSON("expected an object") }
+        return object
+    }
+
+    private static func take(_ name: String, _ parameters: inout JSONObject) -> String? {
+        parameters.removeValue(forKey: name)?.string
+    }
+}
+
+/// What a call says to prove who sends it. With a master key, no other is needed.
+package struct ParseCredential: Sendable, Equatable {
+    package var app: String
+    package var masterKey: String?
+    /// Whichever of Parse's client keys it is: an app here has one.
+    package var clientKey: String?
+
+    private static let clientKeys = [
+        (header: "x-parse-rest-api-key", word: "_RESTAPIKey"),
+        (header: "x-parse-javascript-key", word: "_JavaScriptKey"),
+        (header: "x-parse-client-key", word: "_ClientKey"),
+        (header: "x-parse-windows-key", word: "_WindowsKey"),
+    ]
+
+    /// Takes what it reads out of the parameters. `nil` where no app is named.
+    init?(_ headers: HTTPHeaders, _ parameters: inout JSONObject) {
+        func value(_ header: String, _ word: String, _ parameters: inout JSONObject) -> String? {
+            let said = parameters.removeValue(forKey: word)?.string
+            return headers[header] ?? said
+        }
+        let app = value("x-parse-application-id", "_ApplicationId", &parameters)
+        masterKey = value("x-parse-master-key", "_MasterKey", &parameters)
+        for (header, word) in Self.clientKeys {
+            let key = value(header, word, &parameters)
+            clientKey = clientKey ?? key
+        }
+        guard let app, !app.isEmpty else { return nil }
+        self.app = app
+    }
+}

@@ -1,0 +1,59 @@
+package import JSON
+import PushCore
+
+/// Turns the body of `POST /parse/push` into the push request that all of Carillon speaks. Pure.
+package enum ParsePush {
+    /// Parse's code for a push that cannot be sent as it is.
+    static let misconfigured = 115
+
+    /// - Throws: `ObjectError` 115 for what Parse refuses, or would accept and then fail at;
+    ///   `WhereError` with its own code for a condition.
+    package static func request(_ body: JSONObject) throws -> JSONObject {
+        for name in ["app", "id", "source"] where body[name] != nil {
+            throw refused("\(name) belongs to a record on Kafka; over HTTP it is not taken.")
+        }
+        var request = body
+        let (condition, channels) = (body["where"], body["channels"])
+        guard condition == nil || channels == nil else {
+            throw refused("channels and where can not be set at the same time.")
+        }
+        guard condition != nil || channels != nil else {
+            throw refused("A push needs either channels or where.")
+        }
+        if let condition {
+            guard condition.object != nil else { throw refused("where must be an object.") }
+            _ = try Where.parse(condition)
+        }
+        if body["expiration_time"] != nil, body["expiration_interval"] != nil {
+            throw refused("Both expiration_time and expiration_interval cannot be set.")
+        }
+        for name in ["push_time", "expiration_time"] {
+            request[name] = try time(body[name], name)
+        }
+        if let interval = body["expiration_interval"] {
+            guard let seconds = interval.integer, seconds > 0 else {
+                throw refused("expiration_interval must be a whole number greater than 0.")
+            }
+        }
+        guard body["data"]?.object != nil else { throw refused("data must be an object.") }
+        return request
+    }
+
+    /// Seconds since 1970 are an instant; a text stays, as one without a zone is device-local.
+    private static func time(_ value: JSONValue?, _ name: String) throws -> JSONValue? {
+        switch value {
+        case nil: return nil
+        case .string?: return value
+        case let value?:
+            guard let seconds = value.double, abs(seconds) < 1e11 else {
+                throw refused("\(name) is not a valid time.")
+            }
+            let time = Instant(milliseconds: Int64((seconds * 1000).rounded()))
+            return .string(time.iso8601)
+        }
+    }
+
+    private static func refused(_ text: String) -> ObjectError {
+        ObjectError(code: misconfigured, text)
+    }
+}

@@ -1,0 +1,116 @@
+import JSON
+import PushCore
+
+/// Reads what a client asks of a class by Parse's names. Pure.
+///
+/// A parameter comes as JSON in a body, or as text in a query string; one that Parse does not know
+/// is error 102. What only advises Parse's database (`hint`, `comment`, the read preferences)
+/// changes no answer, and is taken.
+enum ParseQuery {
+    private static let advice: Set<String> = [
+        "hint", "comment", "readPreference", "includeReadPreference", "subqueryReadPreference",
+    ]
+    private static let forReading: Set<String> = ["keys", "excludeKeys", "include", "includeAll"]
+    private static let forFinding: Set<String> = [
+        "where", "limit", "skip", "order", "count", "explain", "redirectClassNameForKey",
+    ]
+
+    /// For one object by its id: only what of it is wanted.
+    static func read(_ parameters: JSONObject) throws -> ObjectQuery {
+        for name in parameters.keys where !forReading.contains(name) && !advice.contains(name) {
+            throw unknown(name)
+        }
+        var query = ObjectQuery()
+        try readSelection(parameters, into: &query)
+        return query
+    }
+
+    static func find(_ parameters: JSONObject) throws -> ObjectQuery {
+        for name in parameters.keys
+        where !forReading.contains(name) && !forFinding.contains(name) && !advice.contains(name) {
+            throw unknown(name)
+        }
+        for name in ["explain", "redirectClassNameForKey"] where isOn(parameters[name]) {
+            throw ObjectError(code: 108, "\(name) is not supported.")
+        }
+        var query = ObjectQuery()
+        try readSelection(parameters, into: &query)
+        if let condition = try condition(parameters["where"]) { query.condition = condition }
+        if let limit = try number("limit", parameters) {
+            // As Parse does with its `maxLimit`.
+            query.limit = min(limit, WhereQuery.maximumLimit)
+        }
+        if let skip = try number("skip", parameters) { query.skip = skip }
+        if let order = try names("order", parameters) { query.order = try SortKey.parse(order) }
+        query.wantsCount = isOn(parameters["count"])
+        return query
+    }
+
+    /// A `where`: an object, or its text.
+    static func condition(_ value: JSONValue?) throws -> Where? {
+        guard var value, !value.isNull else { return nil }
+        if let text = value.string {
+            do {
+                value = try JSONValue.parse(Array(text.utf8), maximumDepth: ParseCall.maximumDepth)
+            } catch {
+                throw ObjectError(code: 107, "where is no JSON: \(error.description)")
+            }
+        }
+        return try Where.parse(value)
+    }
+
+    private static func readSelection(
+        _ parameters: JSONObject,
+        into query: inout ObjectQuery
+    ) throws {
+        if let keys = try names("keys", parameters) {
+            try query.selection.add(keys, isExcluding: false)
+        }
+        if let keys = try names("excludeKeys", parameters) {
+            try query.selection.add(keys, isExcluding: true)
+        }
+        if let include = try names("include", parameters) {
+            query.include = include.split(separator: ",").map(String.init)
+        }
+        if isOn(parameters["includeAll"]) { query.include = ["*"] }
+    }
+
+    /// Names joined by commas, or a list of them.
+    private static func names(_ name: String, _ parameters: JSONObject) throws -> String? {
+        switch parameters[name] {
+        case nil, .null?: return nil
+        case .string(let text)?: return text
+        case .array(let list)?:
+            let texts = list.compactMap(\.string)
+            guard texts.count == list.count else { throw wrong(name, "names") }
+            return texts.joined(separator: ",")
+        default: throw wrong(name, "names")
+        }
+    }
+
+    private static func number(_ name: String, _ parameters: JSONObject) throws -> Int? {
+        switch parameters[name] {
+        case nil, .null?: return nil
+        case let value?:
+            guard let number = value.integer ?? value.string.flatMap({ Int($0) }), number >= 0
+            else { throw wrong(name, "a whole number, 0 or more") }
+            return number
+        }
+    }
+
+    private static func isOn(_ value: JSONValue?) -> Bool {
+        switch value {
+        case nil, .null?, .bool(false)?, .integer(0)?: false
+        case .string(let text)?: !["", "0", "false"].contains(text)
+        default: true
+        }
+    }
+
+    private static func unknown(_ name: String) -> ObjectError {
+        ObjectError(code: 102, "Invalid parameter for query: \(name.prefix(100))")
+    }
+
+    private static func wrong(_ name: String, _ expected: String) -> ObjectError {
+        ObjectError(code: 102, "\(name) must be \(expected).")
+    }
+}

@@ -1,0 +1,630 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// Parse's REST examples as one would type them with curl, and the calls that its JavaScript
+    /// package was seen to make.
+    @Suite(
+        "Parse's REST API works under /parse",
+        .runningStack,
+        .serialized,
+        .timeLimit(.minutes(3))
+    )
+    struct ParseTests {
+        @Test("An installation is made, read, subscribed, queried and deleted")
+        func installations() async throws {
+            let parse = try await ParseBench()
+            let token = makeAPNsToken()
+            let made = try await parse.rest(
+                "POST",
+                "/installations",
+                ["deviceType": "ios", "deviceToken": .string(token), "channels": [""]]
+            )
+            #expect(made.status == 201)
+            let id = try #require(made.json?["objectId"]?.string)
+            #expect(made.json?["createdAt"]?.string != nil)
+            #expect(
+                made.header("location")
+                    == "\(parse.bench.registration)/parse/classes/_Installation/\(id)"
+            )
+            let read = try await parse.rest("GET", "/installations/\(id)")
+            #expect(read.status == 200)
+            #expect(read.json?["deviceToken"]?.string == token)
+            #expect(read.json?["objectId"]?.string == id)
+
+            let changed = try await parse.rest(
+                "PUT",
+                "/installations/\(id)",
+                ["channels": ["", "foo"], "scores": true]
+            )
+            #expect(changed.status == 200)
+            #expect(changed.json?["updatedAt"]?.string != nil)
+            #expect(changed.json?["channels"] == nil, "a plain value is not echoed")
+            let operated = try await parse.rest(
+                "PUT",
+                "/classes/_Installation/\(id)",
+                [
+                    "channels": ["__op": "AddUnique", "objects": ["Giants"]],
+                    "badge": ["__op": "Increment", "amount": 5],
+                    "injuries": ["__op": "Delete"], "scores": ["__op": "Delete"],
+                    "seen": ["__op": "Add", "objects": ["a", "a"]],
+                ]
+            )
+            #expect(operated.json?["channels"] == ["", "foo", "Giants"])
+            #expect(operated.json?["badge"] == 5)
+            #expect(operated.json?["seen"] == ["a", "a"])
+            #expect(operated.json?["scores"] == nil)
+
+            let query = try await parse.master(
+                "GET",
+                "/installations",
+                query: ["where": #"{"channels":"Giants"}"#, "count": "1", "keys": "channels"]
+            )
+            #expect(query.status == 200)
+            #expect(query.json?["count"] == 1)
+            #expect(query.json?["results"]?.array?.map { $0["objectId"]?.string } == [id])
+            #expect(query.json?["results"]?.array?.first?["deviceToken"] == nil)
+
+            let refused = try await parse.rest("DELETE", "/installations/\(id)")
+            #expect(refused.status == 400 && refused.code == 119)
+            let gone = try await parse.master("DELETE", "/installations/\(id)")
+            #expect(gone.status == 200 && gone.json == [:])
+            for (method, body) in [("GET", JSONValue?.none), ("PUT", ["badge": 0])] {
+                let answer = try await parse.rest(method, "/installations/\(id)", body)
+                #expect(answer.status == 404 && answer.code == 101)
+            }
+        }
+
+        @Test("Parse's package speaks by POST and text/plain alone")
+        func javaScript() async throws {
+            let parse = try await ParseBench()
+            let caller = UUID().uuidString.lowercased()
+            let made = try await parse.package(
+                "/classes/_Installation",
+                ["deviceType": "web", "channels": ["__op": "AddUnique", "objects": ["a"]]],
+                installation: caller
+            )
+            #expect(made.status == 201)
+            #expect(made.json?["channels"] == ["a"], "also on a create")
+            let id = try #require(made.json?["objectId"]?.string)
+            let again = try await parse.package(
+                "/classes/_Installation",
+                ["deviceType": "web", "badge": 4],
+                installation: caller.uppercased()
+            )
+            #expect(again.status == 200, "the caller's id stands in for a missing one")
+            #expect(again.json?["updatedAt"]?.string != nil)
+            #expect(again.header("location") == nil)
+            let read = try await parse.package(
+                "/classes/_Installation/\(id)",
+                ["_method": "GET"],
+                installation: caller
+            )
+            #expect(read.json?["installationId"]?.string == caller)
+            #expect(read.json?["badge"] == 4)
+            #expect(read.json?.object?.keys.contains { $0.hasPrefix("_") } == false)
+
+            let found = try await parse.package(
+                "/classes/_Installation",
+                [
+                    "_method": "GET", "where": ["deviceType": "web", "badge": ["$gte": 4]],
+                    "limit": 10, "count": 1, "order": "-createdAt", "excludeKeys": "channels",
+                ],
+                master: true
+            )
+            #expect(found.json?["count"] == 1)
+            #expect(found.json?["results"]?.array?.first?["objectId"]?.string == id)
+            #expect(found.json?["results"]?.array?.first?["channels"] == nil)
+            let deleted = try await parse.package(
+                "/classes/_Installation/\(id)",
+                ["_method": "DELETE"],
+                master: true
+            )
+            #expect(deleted.status == 200 && deleted.json == [:])
+            let late = try await parse.package(
+                "/classes/_Installation/\(id)",
+                ["_method": "PUT", "badge": 1],
+                master: true
+            )
+            #expect(late.status == 404 && late.code == 101, "so that the package posts it anew")
+        }
+
+        @Test("One phone stays one installation, by Parse's own rules")
+        func oneInstallation() async throws {
+            let parse = try await ParseBench()
+            func save(_ fields: JSONValue, _ path: String = "") async throws -> HTTPAnswer {
+                try await parse.rest(path.isEmpty ? "POST" : "PUT", "/installations" + path, fields)
+            }
+            func count() async throws -> Int? {
+                try await parse.master(
+                    "GET",
+                    "/installations",
+                    query: ["limit": "0", "count": "1"]
+                )
+                .json?["count"]?.integer
+            }
+            let token = JSONValue.string(makeAPNsToken())
+            let first = try await save([
+                "deviceType": "ios", "deviceToken": token, "installationId": "One",
+            ])
+            #expect(first.status == 201)
+            let id = first.json?["objectId"]?.string ?? ""
+            // The same device.
+            let again = try await save([
+                "deviceType": "ios", "deviceToken": token, "installationId": "one", "badge": 2,
+            ])
+            #expect(again.status == 200 && again.json?["updatedAt"] != nil)
+            #expect(try await count() == 1)
+            // Its token changes.
+            let other = JSONValue.string(makeAPNsToken())
+            let moved = try await save(["deviceToken": other, "installationId": "one"], "/\(id)")
+            #expect(moved.status == 200)
+            // The token on another device: the first is gone.
+            let second = try await save([
+                "deviceType": "ios", "deviceToken": other, "installationId": "two",
+            ])
+            #expect(second.status == 201)
+            #expect(try await count() == 1)
+            let secondID = second.json?["objectId"]?.string ?? ""
+            #expect(try await parse.rest("GET", "/installations/\(id)").code == 101)
+            // What may not change, and what must be there.
+            for (fields, path, code): (JSONValue, String, Int) in [
+                (["installationId": "three"], "/\(secondID)", 136),
+                (["deviceType": "android"], "/\(secondID)", 136),
+                (["deviceType": "ios"], "", 135), (["installationId": "four"], "", 135),
+            ] {
+                let answer = try await save(fields, path)
+                #expect(answer.status == 400 && answer.code == code, "\(fields)")
+            }
+        }
+
+        @Test("Queries select what Parse's operators say")
+        func queries() async throws {
+            let parse = try await ParseBench()
+            for number in 0..<12 {
+                let fields: JSONValue = [
+                    "deviceType": "ios", "deviceToken": .string(makeAPNsToken()),
+                    "n": JSONValue(number), "even": .bool(number % 2 == 0),
+                    "tags": .array((0..<(number % 4)).map { .string("t\($0)") }),
+                    "names": [.string("pre\(number)"), "suffix"],
+                    "place": [
+                        "__type": "GeoPoint", "latitude": JSONValue(number * 5), "longitude": 10,
+                    ],
+                ]
+                let answer = try await parse.rest("POST", "/installations", fields)
+                #expect(answer.status == 201)
+            }
+            let cases: [(String, [Int])] = [
+                (#"{"n": {"$eq": 3}}"#, [3]),
+                (#"{"$nor": [{"even": true}, {"n": {"$lt": 7}}]}"#, [7, 9, 11]),
+                (#"{"tags": {"$containedBy": ["t0", "t1"]}}"#, [0, 1, 2, 4, 5, 6, 8, 9, 10]),
+                (
+                    #"{"names": {"$all": [{"$regex": "^\\Qpre1\\E"}, {"$regex": "^\\Qsuf\\E"}]}}"#,
+                    [1, 10, 11]
+                ),
+                (#"{"place": {"$geoWithin": {"$centerSphere": [[10, 0], 0.2]}}}"#, [0, 1, 2]),
+                (
+                    #"""
+                    {"place": {"$geoWithin": {"$polygon": [
+                        {"__type": "GeoPoint", "latitude": 22, "longitude": 5},
+                        {"__type": "GeoPoint", "latitude": 22, "longitude": 15},
+                        {"__type": "GeoPoint", "latitude": 42, "longitude": 15},
+                        {"__type": "GeoPoint", "latitude": 42, "longitude": 5}]}}}
+                    """#, [5, 6, 7, 8]
+                ),
+                (#"{"gone": {"$exists": false}, "n": {"$in": [1, 99]}}"#, [1]),
+            ]
+            for (condition, expected) in cases {
+                let answer = try await parse.master(
+                    "GET",
+                    "/classes/_Installation",
+                    query: ["where": condition, "order": "n"]
+                )
+                let found = answer.json?["results"]?.array?.compactMap { $0["n"]?.integer }
+                #expect(found == expected, "\(condition): \(answer.text.prefix(300))")
+            }
+            // As `findAll` and `each` go through all of them.
+            var seen: [String] = []
+            while true {
+                let answer = try await parse.package(
+                    "/classes/_Installation",
+                    [
+                        "_method": "GET", "limit": 5, "order": "objectId",
+                        "where": ["objectId": ["$gt": .string(seen.last ?? "")]],
+                    ],
+                    master: true
+                )
+                let page = try #require(answer.json?["results"]?.array)
+                guard !page.isEmpty else { break }
+                seen += page.compactMap { $0["objectId"]?.string }
+            }
+            #expect(seen.count == 12 && Set(seen).count == 12)
+            for (name, value, code) in [
+                ("wehre", "{}", 102), ("where", "{", 107), ("limit", "many", 102),
+                ("where", #"{"n": {"$above": 1}}"#, 102), ("where", #"{"$up": 1}"#, 105),
+                ("where", #"{"n": {"$text": {"$search": {"$term": "x"}}}}"#, 102),
+                ("explain", "true", 108),
+            ] {
+                let answer = try await parse.master(
+                    "GET",
+                    "/installations",
+                    query: [name: value]
+                )
+                #expect(answer.status == 400 && answer.code == code, "\(name)=\(value)")
+            }
+            let stranger = try await parse.rest("GET", "/installations")
+            #expect(stranger.status == 400 && stranger.code == 119)
+        }
+
+        @Test("A push rings whom it names, and its status tells so")
+        func pushes() async throws {
+            let parse = try await ParseBench()
+            var tokens: [String] = []
+            for channel in ["Giants", "Mets", "Yanks"] {
+                let token = makeAPNsToken()
+                tokens.append(token)
+                _ = try await parse.bench.registerPhone(token: token, channels: [channel])
+            }
+            let sent = try await parse.master(
+                "POST",
+                "/push",
+                [
+                    "channels": ["Giants", "Mets"],
+                    "data": ["alert": "The Giants won!", "badge": "increment"],
+                    "expiration_interval": 518_400,
+                ]
+            )
+            #expect(sent.status == 200 && sent.json == ["result": true])
+            #expect(
+                sent.header("access-control-expose-headers")
+                    == "X-Parse-Job-Status-Id, X-Parse-Push-Status-Id"
+            )
+            let id = try #require(sent.header("x-parse-push-status-id"))
+            let status = try await parse.status(of: id, "succeeded")
+            #expect(status["numSent"] == 2 && status["numFailed"] == 0)
+            #expect(status["sentPerType"] == ["ios": 2])
+            #expect(status["source"] == "rest" && status["ACL"] == [:])
+            #expect(status["query"] == #"{"channels":{"$in":["Giants","Mets"]}}"#)
+            #expect(status["pushHash"] == "4d39fcf58cebbbffeb5249a2389ee884")
+            #expect(status["expiry"]?.integer != nil && status["pushTime"]?.string != nil)
+            let payload = try JSONValue.parse(status["payload"]?.string ?? "")
+            #expect(payload["alert"] == "The Giants won!")
+
+            let byWhere = try await parse.package(
+                "/push",
+                [
+                    "where": ["channels": "Yanks"],
+                    "data": ["alert": "Yanks", "badge": ["__op": "Increment", "amount": 3]],
+                ],
+                master: true
+            )
+            let second = try #require(byWhere.header("x-parse-push-status-id"))
+            _ = try await parse.status(of: second, "succeeded")
+            for (token, badge) in zip(tokens, [1, 1, 3]) {
+                let received = try await parse.bench.simulator.received(for: token)
+                #expect(received.map { $0.body["aps"]?["badge"]?.integer } == [badge])
+            }
+
+            // The same call again, as the package repeats it: one push.
+            let repeated = try await parse.repeatedPush(["where": ["channels": "Yanks"]], times: 3)
+            #expect(repeated.count == 1)
+
+            let later = try await parse.master(
+                "POST",
+                "/push",
+                [
+                    "where": [:], "data": ["alert": "later"],
+                    "push_time": JSONValue(Int(Date.now.timeIntervalSince1970) + 3600),
+                ]
+            )
+            let waiting = try #require(later.header("x-parse-push-status-id"))
+            _ = try await parse.status(of: waiting, "scheduled")
+            for (condition, count) in [
+                (#"{"status": "succeeded"}"#, 3), (#"{"status": "scheduled"}"#, 1),
+                (#"{"status": "failed"}"#, 0), (#"{"numSent": {"$gte": 2}}"#, 1),
+            ] {
+                let found = try await parse.master(
+                    "GET",
+                    "/classes/_PushStatus",
+                    query: ["where": condition, "order": "-createdAt"]
+                )
+                #expect(found.json?["results"]?.array?.count == count, "\(condition)")
+            }
+            let hidden = try await parse.rest("GET", "/classes/_PushStatus/\(id)")
+            #expect(hidden.status == 400 && hidden.code == 119)
+        }
+
+        @Test("What a push cannot be is said at once, and never as a fault of the server")
+        func refusedPushes() async throws {
+            let parse = try await ParseBench()
+            let data: JSONValue = ["alert": "x"]
+            for (body, code): (JSONValue, Int) in [
+                (["data": data], 115), (["channels": ["a"], "where": [:], "data": data], 115),
+                (["channels": ["a"]], 115), (["channels": ["a b"], "data": data], 112),
+                (["where": ["a": ["$above": 1]], "data": data], 102),
+                (["where": [:], "data": ["badge": "many"]], 115),
+                (["where": [:], "data": data, "push_time": "soon"], 115),
+                (["where": [:], "data": data, "expiration_interval": "1"], 115),
+                (
+                    ["where": [:], "data": data, "expiration_interval": 1, "expiration_time": 1],
+                    115
+                ),
+                (["where": [:], "data": data, "app": "other"], 115),
+            ] {
+                let answer = try await parse.master("POST", "/push", body)
+                #expect((400..<500).contains(answer.status), "\(body): \(answer.status)")
+                #expect(answer.code == code, "\(body): \(answer.text)")
+                #expect(answer.header("x-parse-push-status-id") == nil)
+            }
+            let stranger = try await parse.rest("POST", "/push", ["where": [:], "data": data])
+            #expect(stranger.status == 403 && stranger.code == 119)
+        }
+
+        @Test("A batch does each of its requests, and fails as a whole only where Parse does")
+        func batches() async throws {
+            let parse = try await ParseBench()
+            func item(_ method: String, _ path: String, _ body: JSONValue) -> JSONValue {
+                ["method": .string(method), "path": .string(path), "body": body]
+            }
+            let phone: JSONValue = [
+                "deviceType": "ios", "deviceToken": .string(makeAPNsToken()),
+                "badge": ["__op": "Increment", "amount": 2],
+            ]
+            let answer = try await parse.package(
+                "/batch",
+                [
+                    "requests": [
+                        item("POST", "/parse/classes/_Installation", phone),
+                        item("PUT", "/parse/classes/_Installation/unknown", ["badge": 1]),
+                        item("POST", "/parse/users", ["username": "ann"]),
+                        item("GET", "/parse/classes/_User?count=1", [:]),
+                        item("POST", "/parse/classes/Team", ["a": 1]),
+                    ]
+                ],
+                master: true
+            )
+            #expect(answer.status == 200)
+            let results = try #require(answer.json?.array)
+            #expect(results.count == 5)
+            #expect(results[0]["success"]?["badge"] == 2)
+            #expect(results[0]["success"]?["objectId"]?.string != nil)
+            #expect(results[1]["error"]?["code"] == 101)
+            #expect(results[2]["success"]?["objectId"]?.string != nil)
+            #expect(results[3]["success"]?["count"] == 1)
+            #expect(results[4]["error"]?["code"] == 119)
+            for (body, code): (JSONValue, Int) in [
+                (["requests": [item("POST", "/parse/batch", ["requests": []])]], 107),
+                (["requests": 1], 107), ([:], 107),
+                (["requests": [item("GET", "/1.1/installations/x", [:])]], 107),
+                (["requests": [], "transaction": true], 108),
+                (
+                    [
+                        "requests": .array(
+                            Array(repeating: item("GET", "/parse/users/x", [:]), count: 1001)
+                        )
+                    ], 107
+                ),
+            ] {
+                let answer = try await parse.package("/batch", body, master: true)
+                #expect(answer.status == 400 && answer.code == code)
+            }
+        }
+
+        @Test("Identities are kept without passwords, and pointed to")
+        func identities() async throws {
+            let parse = try await ParseBench()
+            let made = try await parse.master(
+                "POST",
+                "/users",
+                ["username": "ann", "city": "Oslo", "age": ["__op": "Increment", "amount": 30]]
+            )
+            #expect(made.status == 201 && made.json?["age"] == 30)
+            let id = try #require(made.json?["objectId"]?.string)
+            let pointer: JSONValue = [
+                "__type": "Pointer", "className": "_User", "objectId": .string(id),
+            ]
+            let phone = try await parse.rest(
+                "POST",
+                "/installations",
+                ["deviceType": "ios", "deviceToken": .string(makeAPNsToken()), "user": pointer]
+            )
+            #expect(phone.status == 201)
+            for include in ["user", "*"] {
+                let found = try await parse.package(
+                    "/classes/_Installation",
+                    [
+                        "_method": "GET", "include": .string(include),
+                        "where": [
+                            "user": ["$inQuery": ["className": "_User", "where": ["city": "Oslo"]]]
+                        ],
+                    ],
+                    master: true
+                )
+                let user = found.json?["results"]?.array?.first?["user"]
+                #expect(user?["city"] == "Oslo" && user?["__type"] == "Object")
+            }
+            let refused = try await parse.master(
+                "POST",
+                "/users",
+                ["username": "eve", "password": "hunter2"]
+            )
+            #expect(refused.status == 400 && refused.text.contains("password"))
+            let deleted = try await parse.master("DELETE", "/users/\(id)")
+            #expect(deleted.status == 200)
+        }
+
+        @Test("A stranger is 403 without a code; browsers may ask; health needs no key")
+        func doors() async throws {
+            let parse = try await ParseBench()
+            let url = "\(parse.bench.registration)/parse/installations/x"
+            for headers in [
+                [:], ["X-Parse-Application-Id": parse.bench.app.id],
+                ["X-Parse-Application-Id": parse.bench.app.id, "X-Parse-REST-API-Key": "wrong"],
+                [
+                    "X-Parse-Application-Id": "nobody",
+                    "X-Parse-REST-API-Key": parse.bench.app.appKey,
+                ],
+                [
+                    "X-Parse-Application-Id": parse.bench.app.id,
+                    "X-Parse-Master-Key": parse.bench.app.appKey,
+                ],
+            ] {
+                let answer = try await http("GET", url, headers: headers)
+                #expect(answer.status == 403)
+                #expect(answer.json == ["error": "unauthorized"])
+                #expect(answer.header("access-control-allow-origin") == "*")
+            }
+            let preflight = try await http("OPTIONS", url)
+            #expect(preflight.status == 200)
+            #expect(
+                preflight.header("access-control-allow-headers")?
+                    .contains("X-Parse-Installation-Id") == true
+            )
+            let health = try await http(
+                "POST",
+                "\(parse.bench.registration)/parse/health",
+                body: ["_method": "GET"]
+            )
+            #expect(health.json == ["status": "ok"])
+            for (method, path) in [
+                ("POST", "/functions/hello"), ("POST", "/login"), ("GET", "/users/me"),
+                ("POST", "/jobs/x"), ("GET", "/config"), ("POST", "/files/a.txt"),
+                ("GET", "/schemas"), ("GET", "/aggregate/_Installation"), ("GET", "/sessions"),
+                ("POST", "/classes/Team"), ("GET", "/classes/Team"), ("GET", "/nothing"),
+                ("PUT", "/push"),
+            ] {
+                let answer = try await parse.master(method, path, method == "GET" ? nil : [:])
+                #expect((400..<500).contains(answer.status), "\(path)")
+                #expect(answer.code != nil && answer.code != 0, "\(path)")
+                #expect(answer.header("access-control-allow-origin") == "*")
+            }
+            let broken = try await http(
+                "POST",
+                "\(parse.bench.registration)/parse/push",
+                headers: parse.masterHeaders,
+                bytes: Array("{".utf8)
+            )
+            #expect(broken.status == 400 && broken.code == 107)
+        }
+    }
+}
+
+/// Calls to an app of its own by Parse's names.
+private struct ParseBench {
+    let bench: Bench
+
+    init() async throws { bench = try await Bench() }
+
+    var restHeaders: [String: String] {
+        ["X-Parse-Application-Id": bench.app.id, "X-Parse-REST-API-Key": bench.app.appKey]
+    }
+    var masterHeaders: [String: String] {
+        ["X-Parse-Application-Id": bench.app.id, "X-Parse-Master-Key": bench.app.masterKey]
+    }
+
+    /// As with curl and the REST key.
+    func rest(
+        _ method: String,
+        _ path: String,
+        _ body: JSONValue? = nil
+    ) async throws -> HTTPAnswer {
+        try await http(
+            method,
+            "\(bench.registration)/parse\(path)",
+            headers: restHeaders,
+            body: body
+        )
+    }
+
+    func master(
+        _ method: String,
+        _ path: String,
+        _ body: JSONValue? = nil,
+        query: [String: String] = [:]
+    ) async throws -> HTTPAnswer {
+        var characters = CharacterSet.alphanumerics
+        characters.insert("-")
+        let text = query.map { name, value in
+            "\(name)=\(value.addingPercentEncoding(withAllowedCharacters: characters) ?? "")"
+        }.joined(separator: "&")
+        return try await http(
+            method,
+            "\(bench.registration)/parse\(path)\(text.isEmpty ? "" : "?\(text)")",
+            headers: masterHeaders,
+            body: body
+        )
+    }
+
+    /// As Parse's JavaScript package does.
+    func package(
+        _ path: String,
+        _ parameters: JSONObject,
+        master: Bool = false,
+        installation: String = UUID().uuidString
+    ) async throws -> HTTPAnswer {
+        var body = parameters
+        body["_ApplicationId"] = .string(bench.app.id)
+        body["_ClientVersion"] = "js8.6.0"
+        body["_InstallationId"] = .string(installation)
+        if master {
+            body["_MasterKey"] = .string(bench.app.masterKey)
+        } else {
+            body["_JavaScriptKey"] = .string(bench.app.appKey)
+        }
+        return try await http(
+            "POST",
+            "\(bench.registration)/parse\(path)",
+            headers: ["Content-Type": "text/plain"],
+            bytes: JSONValue.object(body).bytes
+        )
+    }
+
+    func package(
+        _ path: String,
+        _ parameters: JSONValue,
+        master: Bool
+    ) async throws -> HTTPAnswer {
+        try await package(path, parameters.object ?? [:], master: master)
+    }
+
+    /// A push's status as Parse's package asks for it, once it has come so far.
+    func status(of id: String, _ wanted: String) async throws -> JSONValue {
+        try await eventually("the push \(id) is \(wanted)") {
+            let answer = try await package(
+                "/classes/_PushStatus",
+                ["_method": "GET", "where": ["objectId": .string(id)]],
+                master: true
+            )
+            guard let status = answer.json?["results"]?.array?.first else {
+                throw TestFailure("no status: \(answer.text)")
+            }
+            guard status["status"]?.string == wanted else { return nil }
+            return status
+        }
+    }
+
+    /// The ids that one push gets, sent several times under one request id.
+    func repeatedPush(_ audience: JSONObject, times: Int) async throws -> Set<String> {
+        var body = audience
+        body["data"] = ["alert": "again"]
+        let headers = masterHeaders.merging(["X-Parse-Request-Id": UUID().uuidString]) { a, _ in a }
+        var ids: Set<String> = []
+        for _ in 0..<times {
+            let answer = try await http(
+                "POST",
+                "\(bench.registration)/parse/push",
+                headers: headers,
+                body: .object(body)
+            )
+            ids.insert(answer.header("x-parse-push-status-id") ?? "none: \(answer.text)")
+        }
+        for id in ids { _ = try await status(of: id, "succeeded") }
+        return ids
+    }
+}
+
+extension HTTPAnswer {
+    fileprivate var code: Int? { json?["code"]?.integer }
+}

@@ -1,0 +1,157 @@
+import HTTPServer
+import JSON
+import PushCore
+import Registration
+import Testing
+
+@Suite("Parse's two forms of a call", .timeLimit(.minutes(1)))
+struct ParseCallTests {
+    private func call(
+        _ method: HTTPMethod,
+        _ target: String,
+        headers: HTTPHeaders = [:],
+        body: String = ""
+    ) throws -> ParseCall {
+        try ParseCall(
+            try HTTPServerRequest(method, target, headers: headers, body: Array(body.utf8))
+        )
+    }
+
+    @Test("A REST client says who it is by headers, under any of Parse's key names")
+    func headers() throws {
+        for name in [
+            "X-Parse-REST-API-Key", "X-Parse-Client-Key", "X-Parse-Javascript-Key",
+            "X-Parse-Windows-Key",
+        ] {
+            let call = try call(
+                .get,
+                "/parse/installations/abc?keys=a,b",
+                headers: [
+                    "X-Parse-Application-Id": "shop", name: "k", "X-Parse-Installation-Id": "i-1",
+                    "X-Parse-Request-Id": "r-1",
+                ]
+            )
+            #expect(call.method == .get)
+            #expect(call.path == ["installations", "abc"])
+            #expect(call.parameters == ["keys": "a,b"])
+            #expect(call.credential?.app == "shop")
+            #expect(call.credential?.clientKey == "k")
+            #expect(call.credential?.masterKey == nil)
+            #expect(call.installationID == "i-1")
+            #expect(call.requestID == "r-1")
+        }
+    }
+
+    @Test("Parse's package says all of it in the body of a POST, whatever the body's type")
+    func body() throws {
+        let call = try call(
+            .post,
+            "/parse/classes/_Installation",
+            headers: ["Content-Type": "text/plain"],
+            body: """
+                {"where": {"badge": {"$gt": 1}}, "limit": 5, "_method": "GET",
+                 "_ApplicationId": "shop", "_JavaScriptKey": "js", "_ClientVersion": "js8.6.0",
+                 "_InstallationId": "I-1", "_SessionToken": "r:1", "_context": "{}"}
+                """
+        )
+        #expect(call.method == .get)
+        #expect(call.path == ["classes", "_Installation"])
+        #expect(call.parameters == ["where": ["badge": ["$gt": 1]], "limit": 5])
+        #expect(call.credential?.app == "shop")
+        #expect(call.credential?.clientKey == "js")
+        #expect(call.installationID == "I-1")
+        let master = try self.call(
+            .post,
+            "/parse/push",
+            body: #"{"_ApplicationId": "shop", "_MasterKey": "m", "channels": ["a"]}"#
+        )
+        #expect(master.method == .post)
+        #expect(master.credential?.masterKey == "m")
+        #expect(master.parameters == ["channels": ["a"]])
+    }
+
+    @Test("Headers win over the body, and only a POST can mean another method")
+    func precedence() throws {
+        let call = try call(
+            .put,
+            "/parse/users/u",
+            headers: ["X-Parse-Application-Id": "a", "X-Parse-Master-Key": "m"],
+            body: #"{"_method": "DELETE", "_ApplicationId": "b", "_MasterKey": "n", "x": 1}"#
+        )
+        #expect(call.method == .put)
+        #expect(call.credential?.app == "a")
+        #expect(call.credential?.masterKey == "m")
+        #expect(call.parameters == ["x": 1])
+    }
+
+    @Test("No app named is no credential; an empty body and null are no parameters")
+    func nothing() throws {
+        #expect(try call(.get, "/parse/health").credential == nil)
+        #expect(try call(.get, "/parse/users/u", body: "null").parameters == [:])
+        #expect(try call(.get, "/parse/users/").path == ["users"])
+    }
+
+    @Test(
+        "A body that is no object is 107",
+        arguments: ["{", "[]", "1", #"{"_method": "FLY"}"#, #"{"_method": 1}"#]
+    )
+    func malformed(body: String) {
+        #expect {
+            try call(.post, "/parse/push", body: body)
+        } throws: { error in
+            (error as? ObjectError)?.code == 107 && (error as? ObjectError)?.status == 400
+        }
+    }
+}
+
+@Suite("Parse's push", .timeLimit(.minutes(1)))
+struct ParsePushTests {
+    @Test("Epoch seconds are an instant; a text is kept, as one without a zone is device-local")
+    func times() throws {
+        let request = try ParsePush.request([
+            "channels": ["a"], "data": ["alert": "x"], "push_time": 1_900_000_000,
+            "expiration_time": 1_900_003_600.5,
+        ])
+        #expect(request["push_time"] == "2030-03-17T17:46:40.000Z")
+        #expect(request["expiration_time"] == "2030-03-17T18:46:40.500Z")
+        let local = try ParsePush.request([
+            "where": [:], "data": [:], "push_time": "2030-01-01T08:00:00",
+        ])
+        #expect(local["push_time"] == "2030-01-01T08:00:00")
+        _ = try PushRequest.parse(request, now: Instant(seconds: 1_800_000_000))
+    }
+
+    @Test(
+        "What Parse refuses, or would accept and then fail at, is 115 at once",
+        arguments: [
+            #"{"data": {}}"#, #"{"channels": ["a"], "where": {}, "data": {}}"#,
+            #"{"channels": ["a"]}"#, #"{"channels": ["a"], "data": "x"}"#,
+            #"{"where": [], "data": {}}"#, #"{"where": null, "data": {}}"#,
+            #"{"where": "{}", "data": {}}"#,
+            #"{"where": {}, "data": {}, "push_time": true}"#,
+            #"{"where": {}, "data": {}, "push_time": 1e300}"#,
+            #"{"where": {}, "data": {}, "expiration_time": {}}"#,
+            #"{"where": {}, "data": {}, "expiration_interval": 0}"#,
+            #"{"where": {}, "data": {}, "expiration_interval": "60"}"#,
+            #"{"where": {}, "data": {}, "expiration_interval": -5}"#,
+            #"{"where": {}, "data": {}, "expiration_interval": 5, "expiration_time": 9e9}"#,
+        ]
+    )
+    func refusals(body: String) throws {
+        let object = try #require(try JSONValue.parse(body).object)
+        #expect {
+            try ParsePush.request(object)
+        } throws: { error in
+            (error as? ObjectError)?.code == 115 && (error as? ObjectError)?.status == 400
+        }
+    }
+
+    @Test("A condition with an unknown operator is refused by its name")
+    func unknownOperator() {
+        #expect {
+            try ParsePush.request(["where": ["a": ["$above": 1]], "data": [:]])
+        } throws: { error in
+            (error as? WhereError)?.code == 102 && "\(error)".contains("$above")
+        }
+    }
+}
