@@ -13,18 +13,62 @@ extension InstallationStore {
         limit: Int = 100,
         skip: Int = 0
     ) async throws -> [Installation] {
+        let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
+        if condition.isIndexed,
+            let found = try await queryFew(app, condition, order, limit, skip)
+        {
+            return found
+        }
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.installations(condition, as: "n")
         let order = compiler.order(order, of: condition, as: "n")
-        let limit = compiler.bind(.integer(min(max(limit, 0), 1000)))
-        let skip = compiler.bind(.integer(max(skip, 0)))
         return try await database.execute(
             """
             SELECT \(Self.columns) FROM installations n WHERE n.app = $1 AND \(selected)
-            ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
+            ORDER BY \(order) LIMIT \(compiler.bind(.integer(limit)))
+            OFFSET \(compiler.bind(.integer(skip)))
             """,
             compiler.parameters
         ).rows.map(Self.installation)
+    }
+
+    /// Of so many it is quicker to take them all and put them in order than to walk along the order
+    /// until enough are found. The planner cannot tell: it knows too little of what is in `jsonb`.
+    private static let few = 5000
+
+    /// The same where few are selected; `nil` where there are more.
+    private func queryFew(
+        _ app: String,
+        _ condition: Where,
+        _ order: [SortKey],
+        _ limit: Int,
+        _ skip: Int
+    ) async throws -> [Installation]? {
+        var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+        let selected = try compiler.installations(condition, as: "n")
+        let terms = compiler.orderTerms(order, of: condition, as: "n").enumerated()
+        let keys = terms.map { ", \($1.sql) AS k\($0)" }.joined()
+        let places = (terms.map { "k\($0) \($1.direction)" } + ["id"]).joined(separator: ", ")
+        let rows = try await database.execute(
+            """
+            WITH few AS MATERIALIZED (
+                SELECT n.object_id AS id\(keys) FROM installations n
+                WHERE n.app = $1 AND \(selected)
+                LIMIT \(compiler.bind(.integer(Self.few + 1)))::bigint
+            ), page AS MATERIALIZED (
+                SELECT id, row_number() OVER (ORDER BY \(places)) AS place FROM few
+                ORDER BY place LIMIT \(compiler.bind(.integer(limit)))::bigint
+                OFFSET \(compiler.bind(.integer(skip)))::bigint
+            )
+            SELECT t.found, p.place, \(Self.columns) FROM (SELECT count(*) AS found FROM few) t
+            LEFT JOIN page p ON true
+            LEFT JOIN installations n ON n.app = $1 AND n.object_id = p.id
+            ORDER BY p.place
+            """,
+            compiler.parameters
+        ).rows
+        guard let first = rows.first, try first.integer("found") <= Self.few else { return nil }
+        return try rows.filter { try $0.textOrNil("object_id") != nil }.map(Self.installation)
     }
 
     package func count(app: String, where condition: Where) async throws -> Int {

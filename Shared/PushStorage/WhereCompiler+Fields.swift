@@ -476,15 +476,30 @@ extension WhereCompiler {
         of condition: Where,
         _ rows: WhereRows
     ) -> String {
-        var terms: [String] = []
+        let terms = orderTerms(keys, of: condition, rows)
+        return (terms.map { "\($0.sql) \($0.direction)" } + [rows.objectID])
+            .joined(separator: ", ")
+    }
+
+    /// What decides, the first before the next; the object id is left out.
+    mutating func orderTerms(
+        _ keys: [SortKey],
+        of condition: Where,
+        _ rows: WhereRows
+    ) -> [(sql: String, direction: String)] {
+        var terms: [(sql: String, direction: String)] = []
         for key in keys {
             let direction = key.isDescending ? "DESC NULLS LAST" : "ASC NULLS FIRST"
             let field = WhereField(key.path, rows)
             switch field.column {
-            case .text(let column): terms.append("\(column) COLLATE \"C\" \(direction)")
+            case .text(let column) where column == rows.objectID:
+                // The primary key's own order; nobody shares an id, so nothing behind it decides.
+                terms.append((column, key.isDescending ? "DESC" : "ASC"))
+                return terms
+            case .text(let column): terms.append(("\(column) COLLATE \"C\"", direction))
             case .integer(let column), .boolean(let column), .timestamp(let column),
                 .textArray(let column):
-                terms.append("\(column) \(direction)")
+                terms.append((column, direction))
             case .json:
                 let value = value(field)
                 // MongoDB's order of types.
@@ -500,7 +515,7 @@ extension WhereCompiler {
                     "carillon_instant(\(value))",
                     "CASE WHEN jsonb_typeof(\(value)) = 'boolean' THEN (\(value))::boolean END",
                 ] {
-                    terms.append("\(term) \(direction)")
+                    terms.append((term, direction))
                 }
             case .nothing: continue
             }
@@ -509,10 +524,11 @@ extension WhereCompiler {
             let field = WhereField(path, rows)
             if case .json = field.column {
                 let value = value(field)
-                terms.append("carillon_arc(carillon_point(\(value)), \(bind(point: point)))")
+                let arc = "carillon_arc(carillon_point(\(value)), \(bind(point: point)))"
+                terms.append((arc, "ASC"))
             }
         }
-        return (terms + [rows.objectID]).joined(separator: ", ")
+        return terms
     }
 }
 
@@ -533,7 +549,7 @@ extension WhereValue {
     }
 
     /// Whether `@>` of a value means that it equals this: what a single hash of the index finds.
-    fileprivate var isContainable: Bool {
+    var isContainable: Bool {
         switch self {
         case .null, .bool, .integer, .double, .string, .pointer, .point: true
         case .date, .structure: false

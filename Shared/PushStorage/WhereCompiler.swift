@@ -55,6 +55,15 @@ package struct WhereCompiler: Sendable {
         order(keys, of: condition, WhereRows(table: .installations, alias: alias))
     }
 
+    /// The same, term by term and without the object id.
+    mutating func orderTerms(
+        _ keys: [SortKey],
+        of condition: Where,
+        as alias: String
+    ) -> [(sql: String, direction: String)] {
+        orderTerms(keys, of: condition, WhereRows(table: .installations, alias: alias))
+    }
+
     package mutating func bind(_ value: PostgresValue) -> String {
         parameters.append(value)
         return "$\(parameters.count)"

@@ -94,6 +94,7 @@ enum GuideData {
         #"{"createdAt": {"$gte": {"__type": "Date", "iso": "2013-07-01T00:00:00.000Z"}}}"#,
         #"{"createdAt": {"$gt": "2013-07-01T00:00:00.000Z"}}"#,
         #"{"age": {"$in": [1, 2, 3]}}"#, #"{"age": {"$nin": [1, 2, 3]}}"#,
+        #"{"channels": {"$in": ["Mets", "Giants", "private", "public"]}}"#,
         #"{"channels": {"$in": ["Mets", "public"]}}"#, #"{"channels": {"$nin": ["Mets"]}}"#,
         #"{"channels": {"$ne": "public"}}"#, #"{"channels": ["public"]}"#,
         #"{"tags": {"$all": ["a", "b"]}}"#, #"{"channels": {"$all": ["Giants", "Mets"]}}"#,
