@@ -78,7 +78,9 @@ package struct FieldIndexStore: Sendable {
             case .missing: break
             }
             isNew = true
-            try await database.executeAlone(try await statement(part, index, name))
+            for sql in try await statements(part, index, name) {
+                try await database.executeAlone(sql)
+            }
             let comment = try await database.execute(
                 "SELECT format('COMMENT ON INDEX %s IS %L', $1::text, $2::text) AS sql",
                 [.text(name), .text(index.comment)]
@@ -98,6 +100,7 @@ package struct FieldIndexStore: Sendable {
             if try await state(name) == .missing { continue }
             found = true
             try await database.executeAlone("DROP INDEX CONCURRENTLY IF EXISTS \(name)")
+            _ = try await database.execute("DROP STATISTICS IF EXISTS \(name)_s")
         }
         return found
     }
@@ -131,12 +134,13 @@ package struct FieldIndexStore: Sendable {
         return "installations_field_\(hash)_\(part.rawValue)"
     }
 
-    /// The names of the app and of the field are quoted by the database itself.
-    private func statement(
+    /// The names of the app and of the field are quoted by the database itself. The planner takes no
+    /// notice of what it knows of the expression in an index of some rows, so it is told apart.
+    private func statements(
         _ part: FieldIndex.Part,
         _ index: FieldIndex,
         _ name: String
-    ) async throws -> String {
+    ) async throws -> [String] {
         let quoted = try await database.execute(
             """
             SELECT quote_literal($1::text) AS app, string_agg(quote_literal(name), ' ' ORDER BY place)
@@ -148,10 +152,13 @@ package struct FieldIndexStore: Sendable {
         guard let row = quoted.first else { throw StorageError(.corrupt, "nothing was quoted") }
         let path = try row.text("path").split(separator: " ").map { "->\($0)::text" }.joined()
         let sql = part.sql(index.type, of: "(fields\(path))")
-        return """
+        let statement = """
             CREATE INDEX CONCURRENTLY IF NOT EXISTS \(name) ON installations (\(sql.columns))
             WHERE app = \(try row.text("app"))\(sql.condition)
             """
+        guard part == .values else { return [statement] }
+        let statistics = "CREATE STATISTICS IF NOT EXISTS \(name)_s ON (\(sql.columns))"
+        return [statement, "\(statistics) FROM installations"]
     }
 }
 

@@ -283,29 +283,51 @@ extension WhereCompiler {
             return "(\(column) \(sign) \(bind(timestamp: instant)))"
         case (.boolean(let column), .bool(let flag)):
             return "(\(column) \(sign) \(bind(.boolean(flag)))::boolean)"
-        case (.json, .string(let text)):
+        case (.json, _):
+            let one = WhereComparison(comparison: comparison, operand: operand)
+            return compareInFields([one], field)
+        default: return "FALSE"
+        }
+    }
+
+    /// Whether the value itself passes all of these, or of an array for each of them some element.
+    mutating func compareInFields(
+        _ comparisons: [WhereComparison],
+        _ field: WhereField
+    ) -> String {
+        let value = value(field)
+        let tests = comparisons.map { test($0) }
+        let own = tests.map { $0(value) }.joined(separator: " AND ")
+        let elements = tests.map { anyElement(of: value, $0) }.joined(separator: " AND ")
+        return "((\(own)) OR (\(elements)))"
+    }
+
+    private mutating func test(_ comparison: WhereComparison) -> (String) -> String {
+        let sign = comparison.comparison.sql
+        switch comparison.operand {
+        case .string(let text):
             let text = bind(text: text)
-            return any(of: value(field)) { "\(Self.text($0)) COLLATE \"C\" \(sign) \(text)" }
-        case (.json, .integer), (.json, .double):
-            let number = bind(number: operand.json)
-            return any(of: value(field)) { value in
+            return { "\(Self.text($0)) COLLATE \"C\" \(sign) \(text)" }
+        case .integer, .double:
+            let number = bind(number: comparison.operand.json)
+            return { value in
                 """
                 CASE WHEN jsonb_typeof(\(value)) = 'number' THEN (\(value))::numeric END \
                 \(sign) \(number)
                 """
             }
-        case (.json, .date(let instant)):
+        case .date(let instant):
             let instant = bind(.integer(Int(instant.milliseconds))) + "::bigint"
-            return any(of: value(field)) { "carillon_instant(\($0)) \(sign) \(instant)" }
-        case (.json, .bool(let flag)):
+            return { "carillon_instant(\($0)) \(sign) \(instant)" }
+        case .bool(let flag):
             let flag = bind(.boolean(flag)) + "::boolean"
-            return any(of: value(field)) { value in
+            return { value in
                 """
                 CASE WHEN jsonb_typeof(\(value)) = 'boolean' THEN (\(value))::boolean END \
                 \(sign) \(flag)
                 """
             }
-        default: return "FALSE"
+        case .null, .pointer, .point, .structure: return { _ in "FALSE" }
         }
     }
 

@@ -74,7 +74,7 @@ package struct WhereCompiler: Sendable {
     mutating func compile(_ condition: Where, _ rows: WhereRows) throws(WhereError) -> String {
         switch condition {
         case .all(let parts):
-            return parts.isEmpty ? "TRUE" : try join(parts, " AND ", rows)
+            return parts.isEmpty ? "TRUE" : try conjunction(parts, rows)
         case .any(let parts):
             return parts.isEmpty ? "FALSE" : try join(parts, " OR ", rows)
         case .none(let parts):
@@ -82,6 +82,30 @@ package struct WhereCompiler: Sendable {
         case .field(let path, let test):
             return try compile(test, of: WhereField(path, rows))
         }
+    }
+
+    /// Comparisons of one field with one type of value are put together, so that an index is asked
+    /// for the range between them.
+    private mutating func conjunction(
+        _ parts: [Where],
+        _ rows: WhereRows
+    ) throws(WhereError) -> String {
+        var ranges: [WhereRange: [WhereComparison]] = [:]
+        for part in parts {
+            if let (range, comparison) = WhereRange.of(part, in: rows.table) {
+                ranges[range, default: []].append(comparison)
+            }
+        }
+        var terms: [String] = []
+        for part in parts {
+            if let (range, _) = WhereRange.of(part, in: rows.table) {
+                guard let comparisons = ranges.removeValue(forKey: range) else { continue }
+                terms.append(compareInFields(comparisons, WhereField(range.path, rows)))
+            } else {
+                terms.append(try compile(part, rows))
+            }
+        }
+        return "(" + terms.joined(separator: " AND ") + ")"
     }
 
     private mutating func join(
@@ -162,6 +186,40 @@ package struct WhereCompiler: Sendable {
         }
         return sql
     }
+}
+
+/// A field of the app's own, and the type of value that it is compared with.
+private struct WhereRange: Hashable {
+    enum ValueType {
+        case number, text, date, flag
+    }
+
+    let path: WherePath
+    let type: ValueType
+
+    static func of(_ part: Where, in table: WhereTable) -> (WhereRange, WhereComparison)? {
+        guard case .field(let path, .compare(let comparison, let operand)) = part,
+            case .json = table.column(of: path)
+        else { return nil }
+        let type: ValueType
+        switch operand {
+        case .integer, .double: type = .number
+        case .string: type = .text
+        case .date: type = .date
+        case .bool: type = .flag
+        case .null, .pointer, .point, .structure: return nil
+        }
+        return (
+            WhereRange(path: path, type: type),
+            WhereComparison(comparison: comparison, operand: operand)
+        )
+    }
+}
+
+/// What a value is compared with, and how.
+struct WhereComparison {
+    let comparison: WhereTest.Comparison
+    let operand: WhereValue
 }
 
 /// The rows that a condition is about.
