@@ -9,6 +9,7 @@ private enum Target: String, CaseIterable {
     case http1
     case http2
     case json
+    case `where`
 }
 
 /// Where a process that libFuzzer starts finds the target's name.
@@ -50,6 +51,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .http1: fuzzHTTP1(bytes)
     case .http2: fuzzHTTP2(bytes)
     case .json: fuzzJSON(bytes)
+    case .where: fuzzWhere(bytes)
     }
     return 0
 }

@@ -1,0 +1,1 @@
+../../../../Shared/Postgres/TimestampText.swift

@@ -1,0 +1,1 @@
+../../../../Shared/PushStorage/WhereCompiler+Fields.swift

@@ -1,0 +1,1 @@
+../../../../Shared/PushStorage/WherePattern+Postgres.swift
