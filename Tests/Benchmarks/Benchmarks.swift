@@ -24,10 +24,11 @@ struct Benchmarks {
             case "events": print(try await produceEvents(rest, servers: brokers))
             case "audience": print(try await measureAudience(rest, server: server))
             case "registry": print(try measureRegistry(rest))
+            case "where": print(try await measureWhere(rest, server: server))
             default:
                 throw BenchmarkError(
                     "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
-                        + " | sink … | events … | audience … | registry …"
+                        + " | sink … | events … | audience … | registry … | where …"
                 )
             }
         } catch {
