@@ -31,17 +31,18 @@ struct CLI {
 
     /// The commands that there are, by their words.
     static let commands: [Command] = [
-        .migrate, .appCreate, .appList, .appShow, .appSet, .credentialsSetAPNs, .credentialsSetFCM,
-        .credentialsSetWNS, .credentialsSetMPNS, .credentialsList, .pushSend, .pushShow, .pushList,
-        .pushCancel, .audienceExplain, .appIndex, .installationsRestore, .doctor,
+        .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .credentialsSetAPNs,
+        .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS, .credentialsList, .pushSend,
+        .pushShow, .pushList, .pushCancel, .audienceExplain, .appIndex, .installationsRestore,
+        .keysStatus,
+        .keysRotate, .audit, .export, .erase, .doctor,
     ]
 
     /// In the contract, not in this version: refused by name.
     static let planned: [String] = [
-        "app rotate-key", "app link", "credentials check", "credentials remove",
-        "push explain",
-        "dead-letters list", "dead-letters show", "dead-letters replay",
-        "keys rotate", "keys status", "ingest type", "identity set-secret",
+        "app link", "credentials check", "credentials remove", "push explain",
+        "dead-letters list", "dead-letters show", "dead-letters replay", "ingest type",
+        "identity set-secret",
     ]
 
     static func run(_ words: [String], on loop: EventLoop) async -> Int32 {

@@ -40,6 +40,7 @@ extension Command {
                 masterKeyDigest: sha256(Array(masterKey.utf8))
             )
         )
+        try await context.audit("app create", app: id)
         if arguments.has("--json") {
             Terminal.say([
                 "id": .string(id), "appKey": .string(appKey), "masterKey": .string(masterKey),
@@ -128,6 +129,7 @@ extension Command {
         guard let app = try await database.apps.change(id, settings: change) else {
             throw CommandFailure("no app is called \(id)")
         }
+        try await context.audit("app set", app: id, targets: [text])
         if arguments.has("--json") {
             Terminal.say(.object(shown(app)))
         } else {
@@ -154,7 +156,7 @@ extension Command {
     }
 
     /// A key of a file, or a random one: 32 bytes, as 43 characters that are safe in a URL.
-    private static func key(
+    static func key(
         _ option: String,
         _ arguments: Arguments,
         _ context: CommandContext

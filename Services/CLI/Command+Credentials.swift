@@ -226,6 +226,11 @@ extension Command {
             summary: summary
         )
         try await database.credentials.set(credential)
+        try await context.audit(
+            "credentials set",
+            app: app,
+            targets: ["\(platform.rawValue) \(name)"]
+        )
         if arguments.has("--json") {
             Terminal.say(.object(shownCredential(credential)))
         } else {

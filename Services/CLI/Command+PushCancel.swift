@@ -19,6 +19,7 @@ extension Command {
         guard let push = try await database.pushes.cancel(id) else {
             throw CommandFailure("there is no such push")
         }
+        try await context.audit("push cancel", app: push.app, targets: [push.id])
         if arguments.has("--json") {
             Terminal.say(.object(shownPush(push)))
         } else {

@@ -73,6 +73,7 @@ extension Command {
             ? try await context.database() : nil
         if let database { _ = try await existing(app, database) }
         try await produce(record, context)
+        if database != nil { try await context.audit("push send", app: app, targets: [pushID]) }
         if arguments.has("--json"), !arguments.has("--wait") {
             Terminal.say(["pushId": .string(pushID), "eventId": .string(eventID)])
         } else if !arguments.has("--json") {

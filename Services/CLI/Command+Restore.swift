@@ -30,6 +30,9 @@ extension Command {
             arguments.has("--dry-run")
             ? 0
             : try await database.installations.restore(since: since, reason: reason, app: app)
+        if restored > 0 {
+            try await context.audit("installations restore", app: app ?? "", targets: [reason])
+        }
         if arguments.has("--json") {
             var byApp: JSONObject = [:]
             for item in matching { byApp[item.app] = JSONValue(item.count) }

@@ -36,6 +36,9 @@ struct DispatcherConfiguration: Sendable {
     var deliveryRetention: Duration
     /// `PUSH_RETENTION`: how long a push's record is kept, 2 d...100 years. Default 90 d.
     var pushRetention: Duration
+    /// `AUDIT_RETENTION`: how long it is known who did what with a master key, 1 d...100 years.
+    /// Default 90 d.
+    var auditRetention: Duration
     var providers: ProviderConfiguration
     /// `MPNS_ENABLED`: whether Windows Phone's old channels are sent to. Default true; false
     /// suppresses their deliveries.
@@ -84,6 +87,11 @@ struct DispatcherConfiguration: Sendable {
             in: .seconds(2 * day)...Duration.seconds(36_500 * day),
             default: .seconds(90 * day)
         )
+        auditRetention = try reader.duration(
+            "AUDIT_RETENTION",
+            in: .seconds(day)...Duration.seconds(36_500 * day),
+            default: .seconds(90 * day)
+        )
         providers = try Self.providers(reader)
         isMPNSEnabled = try reader.boolean("MPNS_ENABLED", default: true)
         operations = try OperationsConfiguration(reader, defaultPort: 8084)
@@ -94,7 +102,8 @@ struct DispatcherConfiguration: Sendable {
         return Retention(
             deliveryDays: Int((deliveryRetention / day).rounded(.up)),
             eventKeys: idempotencyRetention,
-            pushes: pushRetention
+            pushes: pushRetention,
+            audit: auditRetention
         )
     }
 
@@ -105,7 +114,8 @@ struct DispatcherConfiguration: Sendable {
         KAFKA_SASL_*, KAFKA_CONFIG_*
         DISPATCH_IN_FLIGHT (4096), DISPATCH_SHARDS (4), DISPATCH_CHECKPOINT_EVERY (1000)
         SHUTDOWN_GRACE (25s)
-        IDEMPOTENCY_RETENTION (7d), DELIVERY_RETENTION (7d), PUSH_RETENTION (90d)
+        IDEMPOTENCY_RETENTION (7d), DELIVERY_RETENTION (7d), PUSH_RETENTION (90d),
+        AUDIT_RETENTION (90d)
         APNS_PRODUCTION_URL, APNS_SANDBOX_URL, FCM_URL, FCM_TOKEN_HOSTS, WNS_LIVE_TOKEN_URL,
         WNS_ENTRA_TOKEN_URL, WNS_CHANNEL_HOSTS, MPNS_CHANNEL_HOSTS, MPNS_ENABLED (true),
         PROVIDER_CA_FILE, HTTPS_PROXY, NO_PROXY

@@ -27,7 +27,9 @@ struct HouseKeeping: ServicePart {
                     retention: retention
                 )
                 pause = Pause()
-                let deleted = report.eventKeysDeleted + report.pushesDeleted
+                let deleted =
+                    report.eventKeysDeleted + report.pushesDeleted
+                    + report.auditDeleted
                 if report.partitionsDropped + deleted > 0 {
                     runtime.log.info("dropped what is old", [.count: .integer(deleted)])
                 }

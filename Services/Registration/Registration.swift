@@ -54,33 +54,53 @@ func makeParts(
         log: runtime.log,
         metrics: runtime.metrics
     )
+    let appLimits = AppLimits()
+    let directories = zip(runtime.loops, databases).enumerated().map { number, pair in
+        AppDirectory("apps-\(number)", pair.1, keys: configuration.masterKeys, on: pair.0)
+    }
+    let trails = zip(runtime.loops, databases).enumerated().map { number, pair in
+        AuditTrail(
+            "audit-\(number)",
+            pair.1,
+            on: pair.0,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+    }
     let server = try HTTPServer(
         configuration.http,
         loops: runtime.loops,
         log: runtime.log,
         metrics: runtime.metrics
     ) { loop in
-        let database = databases[runtime.loops.firstIndex { $0 === loop } ?? 0]
-        let apps = AppDirectory(database, keys: configuration.masterKeys, on: loop)
+        let number = runtime.loops.firstIndex { $0 === loop } ?? 0
+        let (database, apps) = (databases[number], directories[number])
+        let door = RequestGuard(
+            apps,
+            configuration.limits,
+            appLimits: appLimits,
+            audit: trails[number],
+            metrics: runtime.metrics
+        )
         let saved = runtime.metrics.counter(.installationsSaved)
         let objects = ObjectOperations(database: database, saved: saved)
         let pushes = PushOperations(database: database, topics: configuration.topics)
         var router = makeRouter(
-            LeanCloudSurface(database: database, apps: apps, objects: objects, pushes: pushes),
+            LeanCloudSurface(database: database, door: door, objects: objects, pushes: pushes),
             AzureSurface(
                 database: database,
                 apps: apps,
+                door: door,
                 topics: configuration.topics,
                 saved: saved
             ),
+            OwnSurface(database: database, door: door),
             runtime
         )
-        ParseSurface(apps: apps, objects: objects, pushes: pushes).addRoutes(to: &router)
+        ParseSurface(door: door, objects: objects, pushes: pushes).addRoutes(to: &router)
         return router
     }
-    var parts: [any ServicePart] = [
-        Part("http", notReady: { server.notReadyReason() }, run: { try await server.run() })
-    ]
+    var parts: [any ServicePart] = []
     for (number, database) in databases.enumerated() {
         parts.append(
             Part("database-\(number)", notReady: { database.notReadyReason() }) {
@@ -92,6 +112,12 @@ func makeParts(
             }
         )
     }
+    parts += directories
+    parts += trails
+    // What is answered needs the database, and leaves its trail, so the listener stops before them.
+    parts.append(
+        Part("http", notReady: { server.notReadyReason() }, run: { try await server.run() })
+    )
     parts.append(Part("producer", run: { try await producer.run() }))
     parts.append(relay)
     return parts
@@ -101,6 +127,7 @@ func makeParts(
 func makeRouter(
     _ surface: LeanCloudSurface,
     _ azure: AzureSurface,
+    _ own: OwnSurface,
     _ runtime: ServiceRuntime
 ) -> Router {
     var router = Router()
@@ -109,6 +136,7 @@ func makeRouter(
     router.reservedFirstSegments = AppID.reserved
     surface.addRoutes(to: &router)
     azure.addRoutes(to: &router)
+    own.addRoutes(to: &router)
     router.addOperationsRoutes(runtime)
     let (notFound, methodNotAllowed) = (router.notFound, router.methodNotAllowed)
     let errorResponse = router.errorResponse

@@ -16,6 +16,8 @@ struct RegistrationConfiguration: Sendable {
     var masterKeys: KeyRing
     /// `HTTP_*`; port 8080 by default.
     var http: HTTPServerConfiguration
+    /// `RATE_LIMIT_*` and `HTTP_TRUSTED_PROXIES`.
+    var limits: RateLimits
 
     init(reader: ConfigurationReader) throws {
         database = DatabaseConfiguration(
@@ -35,6 +37,7 @@ struct RegistrationConfiguration: Sendable {
             throw ConfigurationError("CARILLON_MASTER_KEYS", "cannot be used: \(error)")
         }
         http = try HTTPServerConfiguration(reader, defaultPort: 8080)
+        limits = try RateLimits(reader: reader)
     }
 
     static let help = """
@@ -45,5 +48,8 @@ struct RegistrationConfiguration: Sendable {
         CARILLON_MASTER_KEYS      id:base64(32 bytes),…: the first seals, all open
         HTTP_HOST, HTTP_PORT      0.0.0.0, 8080; more in the README
         HTTP_ACCESS_LOG           a line a request at info (true)
+        RATE_LIMIT_PER_ADDRESS, RATE_LIMIT_PER_KEY (0: none), RATE_LIMIT_FAILURES_PER_ADDRESS (10)
+                                  requests a second; RATE_LIMIT_BURST (10) seconds' worth at once
+        HTTP_TRUSTED_PROXIES      addresses whose X-Forwarded-For is believed
         """
 }

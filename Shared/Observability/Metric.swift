@@ -51,6 +51,17 @@ package struct Metric: Hashable, Sendable {
         "Requests and connections refused, by reason."
     )
 
+    package static let requestsLimited = Metric(
+        "registration_requests_limited_total",
+        .counter,
+        "Requests refused as too many, by limit."
+    )
+    package static let auditEntriesWritten = Metric(
+        "registration_audit_entries_total",
+        .counter,
+        "Calls with a master key that were written down."
+    )
+
     // Postgres.
     package static let postgresStatements = Metric(
         "postgres_statements_total",

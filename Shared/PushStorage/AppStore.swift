@@ -39,7 +39,7 @@ package struct StoredApp: Sendable, Equatable {
 package struct AppStore: Sendable {
     let database: PushDatabase
 
-    private static let columns = """
+    static let columns = """
         id, app_key_sealed, app_key_digest, master_key_sealed, master_key_digest, settings,
         created_at
         """
@@ -48,11 +48,14 @@ package struct AppStore: Sendable {
     ///   another app's.
     package func create(_ app: StoredApp) async throws {
         do {
-            _ = try await database.execute(
+            let created = try await database.execute(
                 """
                 INSERT INTO apps (id, id_folded, app_key_sealed, app_key_digest, master_key_sealed,
                     master_key_digest, settings, created_at)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                SELECT $1::text, $2::text, $3::bytea, $4::bytea, $5::bytea, $6::bytea, $7::jsonb,
+                    $8::timestamptz
+                WHERE NOT EXISTS (SELECT FROM retired_keys
+                    WHERE kind = 'app' AND digest = $4 AND valid_until > now())
                 """,
                 [
                     .text(app.id), .text(AppID.folded(app.id)), .bytes(app.appKeySealed),
@@ -61,13 +64,18 @@ package struct AppStore: Sendable {
                     .timestamp(app.createdAt.microseconds),
                 ]
             )
+            guard created.affectedRows == 1 else { throw Self.exists(sqlState: nil) }
         } catch let error as StorageError where error.kind == .conflict {
-            throw StorageError(
-                .conflict,
-                "an app with this id (case does not count) or this app key exists already",
-                sqlState: error.sqlState
-            )
+            throw Self.exists(sqlState: error.sqlState)
         }
+    }
+
+    private static func exists(sqlState: String?) -> StorageError {
+        StorageError(
+            .conflict,
+            "an app with this id (case does not count) or this app key exists already",
+            sqlState: sqlState
+        )
     }
 
     package func list() async throws -> [StoredApp] {
@@ -103,10 +111,16 @@ package struct AppStore: Sendable {
         }
     }
 
-    /// The app whose app key this is the SHA-256 of.
+    /// The app whose app key this is the SHA-256 of: the one in use, or one that is still accepted.
     package func find(appKeyDigest: [UInt8]) async throws -> StoredApp? {
         try await database.execute(
-            "SELECT \(Self.columns) FROM apps WHERE app_key_digest = $1",
+            """
+            SELECT \(Self.columns) FROM apps WHERE app_key_digest = $1
+            UNION ALL
+            SELECT \(Self.columns) FROM apps WHERE id IN (SELECT app FROM retired_keys
+                WHERE kind = 'app' AND digest = $1 AND valid_until > now())
+            LIMIT 1
+            """,
             [.bytes(appKeyDigest)]
         ).first.map(Self.app)
     }
@@ -120,7 +134,7 @@ package struct AppStore: Sendable {
         return Set(try result.rows.map { try $0.text("id") })
     }
 
-    private static func app(_ row: PostgresRow) throws -> StoredApp {
+    static func app(_ row: PostgresRow) throws -> StoredApp {
         StoredApp(
             id: try row.text("id"),
             appKeySealed: try row.bytes("app_key_sealed"),

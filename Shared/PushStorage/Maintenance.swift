@@ -9,15 +9,19 @@ package struct Retention: Sendable, Equatable {
     package var eventKeys: Duration
     /// `PUSH_RETENTION`.
     package var pushes: Duration
+    /// `AUDIT_RETENTION`.
+    package var audit: Duration
 
     package init(
         deliveryDays: Int = 7,
         eventKeys: Duration = .seconds(7 * 86_400),
-        pushes: Duration = .seconds(90 * 86_400)
+        pushes: Duration = .seconds(90 * 86_400),
+        audit: Duration = .seconds(90 * 86_400)
     ) {
         self.deliveryDays = max(1, deliveryDays)
         self.eventKeys = eventKeys
         self.pushes = pushes
+        self.audit = audit
     }
 }
 
@@ -27,6 +31,7 @@ package struct MaintenanceReport: Sendable, Equatable {
     package var partitionsDropped = 0
     package var eventKeysDeleted = 0
     package var pushesDeleted = 0
+    package var auditDeleted = 0
 }
 
 /// Keeps what grows within its bounds. Any replica may call it at any time, as often as it likes.
@@ -82,6 +87,25 @@ package struct Maintenance: Sendable {
                 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
             """,
             olderThan: retention.pushes,
+            now,
+            batches
+        )
+        report.auditDeleted = try await delete(
+            """
+            DELETE FROM audit WHERE id IN (
+                SELECT id FROM audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: retention.audit,
+            now,
+            batches
+        )
+        _ = try await delete(
+            """
+            DELETE FROM retired_keys WHERE (app, kind, digest) IN (
+                SELECT app, kind, digest FROM retired_keys WHERE valid_until < $1
+                ORDER BY valid_until LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: .zero,
             now,
             batches
         )

@@ -77,6 +77,9 @@ package final class PushDatabase: Sendable {
     package var shards: ShardStore { ShardStore(database: self) }
     package var sessions: SessionStore { SessionStore(database: self) }
     package var outbox: OutboxStore { OutboxStore(database: self) }
+    package var audit: AuditStore { AuditStore(database: self) }
+    package var sealed: SealedStore { SealedStore(database: self) }
+    package var erasures: ErasureStore { ErasureStore(database: self) }
     package var maintenance: Maintenance { Maintenance(database: self) }
 
     /// Keeps connections, and an eye on the schema's version. Ends when its task is cancelled.

@@ -44,7 +44,11 @@ extension EndToEndTests {
             let refused: [([String], String)] = [
                 (["app", "create"], "app"), (["app", "create", "shop", "--bogus"], "--bogus"),
                 (["app", "create", "v1"], "v1"), (["sing"], "sing"),
-                (["keys", "rotate"], "not in this version"),
+                (["app", "link", "shop"], "not in this version"),
+                (["app", "rotate-key", "shop"], "--key"),
+                (["app", "rotate-key", "shop", "--key", "other"], "--key takes app or master"),
+                (["app", "rotate-key", "shop", "--key", "app", "--grace", "x"], "--grace"),
+                (["erase", "shop"], "--identity"), (["audit", "shop", "--limit", "0"], "--limit"),
                 (["credentials", "set", "mpns", "shop"], "--certificate-file"),
                 (["app", "set", "shop"], "name=value"), (["app", "set", "shop", "a=b"], "a"),
                 (["app", "set", "shop", "mpns=maybe"], "mpns"),

@@ -16,6 +16,9 @@ package enum TestEnvironment {
     /// A Python with what deploy/test-requirements-leancloud.txt lists.
     package static let pythonWithLeanCloud = value("CARILLON_PYTHON_LEANCLOUD")
 
+    /// A Python with what deploy/test-requirements-schemathesis.txt lists.
+    package static let pythonWithSchemathesis = value("CARILLON_PYTHON_SCHEMATHESIS")
+
     package static func value(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {
             return nil

@@ -21,6 +21,7 @@ enum AzureRight: Sendable {
 struct AzureSurface: Sendable {
     let database: PushDatabase
     let apps: AppDirectory
+    let door: RequestGuard
     let topics: KafkaTopics
     let saved: Counter
 
@@ -79,33 +80,44 @@ struct AzureSurface: Sendable {
             router.on(method, "/:hub/\(path)\(end)", maximumBodyBytes: maximumBodyBytes) {
                 request in
                 let tracking = AzureTracking(request)
-                do {
-                    let caller = try await authenticate(request)
-                    try caller.require(right)
-                    return tracking.sign(try await handler(request, caller))
-                } catch {
-                    guard let known = AzureSurface.error(for: error) else { throw error }
-                    return tracking.response(to: known, headers: AzureSurface.headers(for: error))
+                let action = "\(method.rawValue) /:hub/\(path)"
+                return try await door.answer(request, as: action) { visit in
+                    do {
+                        let caller = try await authenticate(request, visit)
+                        try caller.require(right)
+                        return tracking.sign(try await handler(request, caller))
+                    } catch {
+                        guard let known = AzureSurface.error(for: error) else { throw error }
+                        let headers = AzureSurface.headers(for: error)
+                        return tracking.response(to: known, headers: headers)
+                    }
                 }
             }
         }
     }
 
     /// The one place where a caller becomes known.
-    private func authenticate(_ request: HTTPServerRequest) async throws -> Caller {
+    private func authenticate(
+        _ request: HTTPServerRequest,
+        _ visit: Visit
+    ) async throws -> Caller {
         guard let token = SharedAccessToken(authorization: request.header("authorization")),
             !token.isExpired(at: .now()),
-            token.covers(host: request.header("host") ?? "", path: request.pathSegments),
-            let app = try await apps.hub(request.pathParameters["hub"] ?? "")
+            token.covers(host: request.header("host") ?? "", path: request.pathSegments)
         else { throw AzureError.badToken }
-        let (key, rights): (String, CallerRights)
+        let rights: CallerRights
         switch token.keyName {
-        case Self.listenKeyName: (key, rights) = (app.appKey, .client)
-        case Self.fullKeyName: (key, rights) = (app.masterKey, .master)
+        case Self.listenKeyName: rights = .client
+        case Self.fullKeyName: rights = .master
         default: throw AzureError.badToken
         }
-        guard token.isSigned(by: key) else { throw AzureError.badToken }
-        return Caller(app: app, rights: rights)
+        let hub = request.pathParameters["hub"] ?? ""
+        let app = try await visit.admit(
+            app: try await apps.hub(hub)?.id ?? hub,
+            rights: rights,
+            isProved: token.isSigned(by:)
+        )
+        return Caller(app: app, rights: rights, visit: visit)
     }
 
     // MARK: Errors
@@ -114,6 +126,9 @@ struct AzureSurface: Sendable {
     static func error(for error: any Error) -> AzureError? {
         switch error {
         case let error as AzureError: error
+        case RequestRefusal.unauthorized: .badToken
+        case RequestRefusal.tooManyRequests(let seconds):
+            AzureError(status: 429, "too many requests; try again in \(seconds) s")
         case let error as InstallationError: AzureError(error.description)
         case let error as PushRequestError: AzureError(error.description)
         case let error as TagExpressionError: AzureError(error.description)

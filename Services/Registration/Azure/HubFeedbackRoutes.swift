@@ -10,7 +10,11 @@ extension AzureSurface {
         on(.get, "feedbackcontainer", .manage, in: &router) { request, caller in
             let expiry = Instant.now().seconds + Self.feedbackLifetime
             let hub = request.pathParameters["hub"] ?? ""
-            let signature = Self.signature(of: caller.app, expiry: "\(expiry)")
+            let signature = Self.signature(
+                of: caller.app,
+                expiry: "\(expiry)",
+                key: caller.app.masterKey
+            )
             return .text(
                 "\(request.outsideBase)/\(hub)/feedback?se=\(expiry)&sig=\(signature)"
             )
@@ -31,9 +35,9 @@ extension AzureSurface {
     private static let feedbackLifetime: Int64 = 3600
     private static let feedbackPage = 10_000
 
-    private static func signature(of app: AppAccess, expiry: String) -> String {
+    private static func signature(of app: AppAccess, expiry: String, key: String) -> String {
         let message = Array("carillon feedback\n\(app.id)\n\(expiry)".utf8)
-        return Base64.encodeURL(hmacSHA256(key: Array(app.masterKey.utf8), message))
+        return Base64.encodeURL(hmacSHA256(key: Array(key.utf8), message))
     }
 
     /// A line of JSON for each dead channel, the latest first.
@@ -41,9 +45,14 @@ extension AzureSurface {
         let expiry = request.queryValue("se") ?? ""
         guard let app = try await apps.hub(request.pathParameters["hub"] ?? ""),
             let seconds = Int64(expiry), seconds > Instant.now().seconds,
-            constantTimeEqual(
-                Array((request.queryValue("sig") ?? "").utf8),
-                Array(Self.signature(of: app, expiry: expiry).utf8)
+            app.accepts(
+                .master,
+                { key in
+                    constantTimeEqual(
+                        request.queryValue("sig") ?? "",
+                        Self.signature(of: app, expiry: expiry, key: key)
+                    )
+                }
             )
         else { throw AzureError.badToken }
         let dead = try await database.installations.deadChannels(

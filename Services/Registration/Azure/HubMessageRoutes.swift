@@ -285,6 +285,8 @@ extension AzureSurface {
                 )
             )
         }
+        try caller.visit?.countPush(of: caller.app)
+        caller.visit?.note(id)
         let kept = try await database.pushes.accept(
             group: id,
             app: caller.app.id,

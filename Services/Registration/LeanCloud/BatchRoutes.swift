@@ -83,6 +83,9 @@ extension LeanCloudSurface {
             inner.prodHeader = call.prodHeader
             inner.base = call.base
             inner.isInBatch = true
+            for id in (parameters["id"] ?? "").split(separator: ",") {
+                call.caller.visit?.note(String(id))
+            }
             return try await route.handler(inner)
         }
         throw LeanCloudSurface.nothing(at: "/1.1/" + item.segments.joined(separator: "/"))

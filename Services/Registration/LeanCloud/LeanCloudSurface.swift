@@ -10,7 +10,7 @@ import PushStorage
 /// database.
 struct LeanCloudSurface: Sendable {
     let database: PushDatabase
-    let apps: AppDirectory
+    let door: RequestGuard
     let objects: ObjectOperations
     let pushes: PushOperations
 
@@ -27,7 +27,9 @@ struct LeanCloudSurface: Sendable {
             // A form may stand for any method.
             for method in Set(handlers.keys).union([.post]) {
                 router.on(method, "/1.1/" + pattern) { request in
-                    try await respond(to: request, handlers)
+                    try await door.answer(request, as: "\(method.rawValue) /1.1/\(pattern)") {
+                        try await respond(to: request, $0, handlers)
+                    }
                 }
             }
         }
@@ -52,13 +54,20 @@ struct LeanCloudSurface: Sendable {
 
     private func respond(
         to request: HTTPServerRequest,
+        _ visit: Visit,
         _ handlers: [HTTPMethod: LeanCloudRoute.Handler]
     ) async throws -> HTTPServerResponse {
         do {
             let incoming = try LeanCloudRequest(request)
+            let credential = incoming.credential
             let caller = Caller(
-                app: try await apps.access(incoming.credential),
-                rights: incoming.credential.rights
+                app: try await visit.admit(
+                    app: credential.app,
+                    rights: credential.rights,
+                    isProved: credential.isProved(by:)
+                ),
+                rights: credential.rights,
+                visit: visit
             )
             guard let handler = handlers[incoming.method] else {
                 throw LeanCloudError.wrongMethod

@@ -10,6 +10,8 @@ package enum CallerRights: Equatable, Sendable {
 struct Caller: Sendable {
     let app: AppAccess
     let rights: CallerRights
+    /// The request that the caller came by.
+    var visit: Visit?
 
     var isMaster: Bool { rights == .master }
 

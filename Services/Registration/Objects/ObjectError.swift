@@ -47,6 +47,10 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         ObjectError(code: 107, "Malformed JSON: \(detail)")
     }
 
+    static func tooManyRequests(_ seconds: Int) -> ObjectError {
+        ObjectError(status: 429, code: 429, "Too many requests; try again in \(seconds) s.")
+    }
+
     /// For what the service itself failed at: nothing of it is shown.
     static let unavailable = ObjectError(
         status: 503,
@@ -66,6 +70,8 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
     init?(_ error: any Error) {
         switch error {
         case let error as ObjectError: self = error
+        case RequestRefusal.unauthorized: self = .unauthorized
+        case RequestRefusal.tooManyRequests(let seconds): self = .tooManyRequests(seconds)
         case let error as InstallationError: self.init(code: error.code, error.description)
         case let error as WhereError: self.init(code: error.code, error.description)
         case let error as CQLError: self.init(code: error.code, error.description)

@@ -59,7 +59,8 @@ struct PushOperations: Sendable {
                 "The push is too large: at most \(Self.maximumRecordBytes) bytes."
             )
         }
-        return try await database.pushes.accept(
+        try caller.visit?.countPush(of: caller.app)
+        let push = try await database.pushes.accept(
             NewPush(
                 id: id,
                 app: caller.app.id,
@@ -78,5 +79,7 @@ struct PushOperations: Sendable {
             requestKey: requestKey,
             maximumWaiting: Self.maximumWaiting
         )
+        caller.visit?.note(push.id)
+        return push
     }
 }

@@ -179,6 +179,7 @@ extension ParseSurface {
                     throw ObjectError(code: 116, "The answers before are too large in all.")
                 }
                 let route = try ParseRoute(item.method, item.path)
+                if item.path.count > 1, let id = item.path.last { caller.visit?.note(id) }
                 let answer = JSONValue.object(
                     try await answer(route, item, caller, request).body
                 )

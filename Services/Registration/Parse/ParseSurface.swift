@@ -9,7 +9,7 @@ import PushStorage
 /// only the names differ. A request that is at fault is never answered 5xx, since Parse's package
 /// repeats such a call, pushes included, four times.
 struct ParseSurface: Sendable {
-    let apps: AppDirectory
+    let door: RequestGuard
     let objects: ObjectOperations
     let pushes: PushOperations
 
@@ -23,7 +23,11 @@ struct ParseSurface: Sendable {
 
     func addRoutes(to router: inout Router) {
         for method in [HTTPMethod.get, .post, .put, .delete] {
-            router.on(method, "/parse/*rest") { request in try await respond(to: request) }
+            router.on(method, "/parse/*rest") { request in
+                try await door.answer(request, as: "\(method.rawValue) /parse/*rest") { visit in
+                    try await respond(to: request, visit)
+                }
+            }
         }
         let (notFound, methodNotAllowed) = (router.notFound, router.methodNotAllowed)
         let errorResponse = router.errorResponse
@@ -67,11 +71,14 @@ struct ParseSurface: Sendable {
         return response
     }
 
-    private func respond(to request: HTTPServerRequest) async throws -> HTTPServerResponse {
+    private func respond(
+        to request: HTTPServerRequest,
+        _ visit: Visit
+    ) async throws -> HTTPServerResponse {
         do {
             let call = try ParseCall(request)
             if try ParseRoute.isHealth(call) { return Self.open(.json(["status": "ok"])) }
-            let caller = try await caller(call)
+            let caller = try await caller(call, visit)
             let route = try ParseRoute(call.method, call.path)
             if case .batch = route {
                 return Self.open(.json(.array(try await batch(call, caller, request))))
@@ -84,14 +91,19 @@ struct ParseSurface: Sendable {
     }
 
     /// Who calls. A master key that is right is enough; one that is wrong leaves the client's.
-    private func caller(_ call: ParseCall) async throws -> Caller {
+    private func caller(_ call: ParseCall, _ visit: Visit) async throws -> Caller {
         guard let credential = call.credential else { throw ObjectError.unauthorized }
         let keys = [(credential.masterKey, CallerRights.master), (credential.clientKey, .client)]
         for case (let key?, let rights) in keys {
             do {
                 let proof = LeanCloudCredential(app: credential.app, key: key, rights: rights)
-                return Caller(app: try await apps.access(proof), rights: rights)
-            } catch let error as ObjectError where error == .unauthorized {
+                let app = try await visit.admit(
+                    app: credential.app,
+                    rights: rights,
+                    isProved: proof.isProved(by:)
+                )
+                return Caller(app: app, rights: rights, visit: visit)
+            } catch RequestRefusal.unauthorized {
                 continue
             }
         }
@@ -119,6 +131,10 @@ struct ParseSurface: Sendable {
     static func told(_ error: any Error) -> ObjectError? {
         if let error = error as? PushRequestError, error.problem != .badChannelName {
             return ObjectError(code: ParsePush.misconfigured, error.description)
+        }
+        if case RequestRefusal.tooManyRequests(let seconds) = error {
+            let told = "Too many requests; try again in \(seconds) s."
+            return ObjectError(status: 429, code: 155, told)
         }
         guard let error = ObjectError(error) else { return nil }
         guard error == .unauthorized else { return error }

@@ -1,0 +1,125 @@
+import Cryptography
+import EventLoop
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// An app as its callers meet it: its keys, readable, and what its owner has set.
+struct AppAccess: Sendable {
+    let id: String
+    let appKey: String
+    let masterKey: String
+    /// Keys that others have taken the place of, each with the end of its time.
+    var retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)] = []
+    let settings: AppSettings
+
+    /// The keys that are accepted now: the one in use, and those that it took the place of lately.
+    func keys(_ rights: CallerRights) -> [String] {
+        let (kind, key): (AppKeyKind, String) =
+            switch rights {
+            case .client: (.app, appKey)
+            case .master: (.master, masterKey)
+            }
+        guard !retiredKeys.isEmpty else { return [key] }
+        let now = Instant.now()
+        return [key] + retiredKeys.filter { $0.kind == kind && $0.until > now }.map(\.key)
+    }
+
+    /// Whether one of the keys is proved. All of them are tried, so that the time tells nothing.
+    func accepts(_ rights: CallerRights, _ isProved: (String) -> Bool) -> Bool {
+        keys(rights).reduce(false) { known, key in isProved(key) || known }
+    }
+}
+
+/// The apps of one loop, read from the database and kept for a few seconds.
+///
+/// Signatures need the keys themselves, so they are opened here; they live in memory only. A
+/// changed key or setting is taken up when the database tells of it, and within `lifetime` where
+/// that notice is missed.
+actor AppDirectory: ServicePart {
+    nonisolated let name: String
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    private struct Entry {
+        let app: AppAccess
+        let readAt: ContinuousClock.Instant
+    }
+
+    private static let lifetime = Duration.seconds(5)
+    /// An id that a stranger makes up is not kept, so this bounds what real apps hold.
+    private static let maximumEntries = 10_000
+
+    private let database: PushDatabase
+    private let keys: KeyRing
+    private var entries: [String: Entry] = [:]
+    /// Counts notices: what was read before one is not kept after it.
+    private var notices = 0
+
+    init(_ name: String, _ database: PushDatabase, keys: KeyRing, on loop: EventLoop) {
+        self.name = name
+        self.database = database
+        self.keys = keys
+        self.loop = loop
+    }
+
+    /// Listens for changes until its task is cancelled.
+    func run() async throws {
+        guard (try? await database.untilReady()) != nil else { return }
+        var isListening = false
+        while !Task.isCancelled {
+            if !isListening {
+                isListening =
+                    (try? await database.onNotification(.credentials) { app in
+                        Task(executorPreference: self.loop) { await self.forget(app) }
+                    }) != nil
+            }
+            do { try await loop.sleep(for: .seconds(1)) } catch { return }
+        }
+    }
+
+    /// An empty id: any app may have changed.
+    private func forget(_ app: String) {
+        notices += 1
+        if app.isEmpty { entries = [:] } else { entries[app] = nil }
+    }
+
+    /// The app that an Azure hub of this name is, whatever its case. Proves nothing about the caller.
+    func hub(_ name: String) async throws -> AppAccess? {
+        guard AppID.isWellFormed(name) else { return nil }
+        if let app = try await find(name) { return app }
+        guard let id = try await database.apps.id(folding: name), id != name else { return nil }
+        return try await find(id)
+    }
+
+    func find(_ id: String) async throws -> AppAccess? {
+        let now = ContinuousClock.now
+        if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }
+        let noticesBefore = notices
+        guard let stored = try await database.apps.find(id) else {
+            entries[id] = nil
+            return nil
+        }
+        let retired = try await database.apps.retiredKeys(id)
+        let app = AppAccess(
+            id: stored.id,
+            appKey: try opened(stored.appKeySealed, StoredApp.appKeyContext(stored.id)),
+            masterKey: try opened(stored.masterKeySealed, StoredApp.masterKeyContext(stored.id)),
+            retiredKeys: try retired.map { key in
+                let context = StoredApp.keyContext(stored.id, key.kind)
+                return (key.kind, try opened(key.sealed, context), key.validUntil)
+            },
+            settings: AppSettings(stored.settings)
+        )
+        guard notices == noticesBefore else { return app }
+        if entries.count >= Self.maximumEntries { entries.removeAll() }
+        entries[id] = Entry(app: app, readAt: now)
+        return app
+    }
+
+    private func opened(_ sealed: [UInt8], _ context: String) throws -> String {
+        String(decoding: try keys.open(sealed, context: context), as: UTF8.self)
+    }
+}

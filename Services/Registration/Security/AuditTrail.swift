@@ -1,0 +1,73 @@
+import EventLoop
+import Observability
+import PushStorage
+import ServiceKit
+
+/// Writes down what was done with master keys, by the hundred, behind the answers.
+///
+/// Authority: entries are kept in the order in which they came. What is answered and not written
+/// yet, a tenth of a second's worth, is lost with the process; a graceful stop writes it first, so
+/// this part stands behind the database and before the listener.
+actor AuditTrail: ServicePart {
+    nonisolated let name: String
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    private static let wait = Duration.milliseconds(100)
+    private static let batch = 500
+    /// While the database is away; beyond, the oldest go, and the log says so.
+    private static let maximumWaiting = 50_000
+    /// Of a stop that finds the database away.
+    private static let lastTries = 20
+
+    private let database: PushDatabase
+    private let log: Log
+    private let written: Counter
+    private var waiting: [AuditEntry] = []
+
+    init(
+        _ name: String,
+        _ database: PushDatabase,
+        on loop: EventLoop,
+        log: Log,
+        metrics: Metrics
+    ) {
+        self.name = name
+        self.database = database
+        self.loop = loop
+        self.log = log
+        written = metrics.counter(.auditEntriesWritten)
+    }
+
+    func record(_ entry: AuditEntry) {
+        if waiting.count >= Self.maximumWaiting {
+            waiting.removeFirst(Self.batch)
+            log.error("audit entries were dropped", [.count: .integer(Self.batch)])
+        }
+        waiting.append(entry)
+    }
+
+    func run() async throws {
+        while (try? await loop.sleep(for: Self.wait)) != nil { await writeAll(tries: 1) }
+        // In a task of its own: this one is cancelled.
+        await Task(executorPreference: loop) { await self.writeAll(tries: Self.lastTries) }.value
+    }
+
+    private func writeAll(tries: Int) async {
+        var left = tries
+        while !waiting.isEmpty, left > 0 {
+            let batch = Array(waiting.prefix(Self.batch))
+            do {
+                try await database.audit.append(batch)
+                waiting.removeFirst(min(batch.count, waiting.count))
+                written.add(batch.count)
+            } catch {
+                left -= 1
+                log.warning("audit entries cannot be written", [.error: .string("\(error)")])
+                if left > 0 { try? await loop.sleep(for: Self.wait) }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+import EventLoop
+import HTTPServer
+import Observability
+import PushCore
+import PushStorage
+
+/// Why a request is refused before anybody looks at what it asks.
+enum RequestRefusal: Error, Equatable {
+    /// An unknown app, and a wrong key alike.
+    case unauthorized
+    case tooManyRequests(retryAfterSeconds: Int)
+}
+
+/// The door of one loop's surfaces: who may come in, how often, and what is written down of it.
+///
+/// Each surface answers through `answer`, and lets its callers in by `Visit.admit`. Refusals are
+/// thrown as `RequestRefusal`, for the surface to tell in its own form. Confined to its loop.
+final class RequestGuard: @unchecked Sendable {
+    private let apps: AppDirectory
+    private let limits: RateLimits
+    private let appLimits: AppLimits
+    private let audit: AuditTrail
+    private let refused: [Reason: Counter]
+    private var addresses: TokenBuckets<NetworkAddress>?
+    private var failures: TokenBuckets<NetworkAddress>?
+    private var keys: TokenBuckets<String>?
+
+    static let masterKeyActor = "master-key"
+
+    private enum Reason: String, CaseIterable {
+        case address, failures, key, app, pushes
+    }
+
+    init(
+        _ apps: AppDirectory,
+        _ limits: RateLimits,
+        appLimits: AppLimits,
+        audit: AuditTrail,
+        metrics: Metrics
+    ) {
+        self.apps = apps
+        self.limits = limits
+        self.appLimits = appLimits
+        self.audit = audit
+        refused = Dictionary(
+            uniqueKeysWithValues: Reason.allCases.map {
+                ($0, metrics.counter(.requestsLimited, ["limit": $0.rawValue]))
+            }
+        )
+        addresses = Self.buckets(limits.perAddress, limits)
+        failures = Self.buckets(limits.failuresPerAddress, limits)
+        keys = Self.buckets(limits.perKey, limits)
+    }
+
+    private static func buckets<Key>(_ rate: Int, _ limits: RateLimits) -> TokenBuckets<Key>? {
+        guard rate > 0 else { return nil }
+        return TokenBuckets(perSecond: Double(rate), burst: Double(rate * limits.burstSeconds))
+    }
+
+    /// Has a request answered, and writes down what was done with a master key.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - action: The method and the route's pattern, as the audit shows it.
+    ///   - handler: Lets the caller in by the visit, and answers; errors in the surface's own form.
+    /// - Returns: Its answer.
+    /// - Throws: What the handler throws.
+    func answer(
+        _ request: HTTPServerRequest,
+        as action: String,
+        _ handler: (Visit) async throws -> HTTPServerResponse
+    ) async rethrows -> HTTPServerResponse {
+        let visit = Visit(request, at: self)
+        var response = try await handler(visit)
+        if response.status == 429, let seconds = visit.retryAfterSeconds {
+            response.headers["retry-after"] = String(seconds)
+        }
+        if let app = visit.masterOf, !visit.isWrittenDown {
+            var targets = visit.targets
+            if targets.isEmpty { targets = Self.targets(of: request, response) }
+            await audit.record(
+                AuditEntry(
+                    app: app,
+                    actor: Self.masterKeyActor,
+                    action: action,
+                    targets: targets,
+                    address: visit.address,
+                    status: response.status
+                )
+            )
+        }
+        return response
+    }
+
+    /// What nobody has noted: the ids in the path, and of what was made the one in its location.
+    private static func targets(
+        of request: HTTPServerRequest,
+        _ response: HTTPServerResponse
+    ) -> [String] {
+        let parameters = request.pathParameters.sorted { $0.key < $1.key }
+        let named = parameters.flatMap { name, value -> [String] in
+            switch name {
+            case "id": value.split(separator: ",").map(String.init)
+            case "hub": []
+            // A path of Parse's: an id behind its class.
+            case "rest": value.split(separator: "/").dropFirst().suffix(1).map(String.init)
+            default: [value]
+            }
+        }
+        guard response.status == 201, let location = response.headers["location"] else {
+            return named
+        }
+        let made = location.prefix { $0 != "?" }.split(separator: "/").last ?? ""
+        return named + [String(made)]
+    }
+
+    fileprivate func address(of request: HTTPServerRequest) -> NetworkAddress? {
+        limits.caller(
+            peer: request.remoteAddress,
+            forwardedFor: limits.trustedProxies.isEmpty ? nil : request.header("x-forwarded-for")
+        )
+    }
+
+    fileprivate func admit(
+        from address: NetworkAddress?,
+        app id: String,
+        rights: CallerRights,
+        isProved: (String) -> Bool
+    ) async throws -> AppAccess {
+        let now = ContinuousClock.now
+        let subscriber = address?.subscriber
+        if let subscriber {
+            try take(addresses?.take(subscriber, now: now), .address)
+            try take(failures?.look(subscriber, now: now), .failures)
+        }
+        guard let app = try await apps.find(id), app.accepts(rights, isProved) else {
+            if let subscriber { _ = failures?.take(subscriber, now: now) }
+            throw RequestRefusal.unauthorized
+        }
+        let key = rights == .master ? app.id + "/master" : app.id + "/app"
+        try take(keys?.take(key, now: now), .key)
+        let limit = app.settings.maximumRequestsPerMinute
+        try take(appLimits.take("requests " + key, limit: limit, now: now), .app)
+        return app
+    }
+
+    fileprivate func countPush(of app: AppAccess) throws {
+        let limit = app.settings.maximumPushesPerMinute
+        try take(
+            appLimits.take("pushes " + app.id, limit: limit, now: .now),
+            .pushes
+        )
+    }
+
+    private func take(_ wait: Int?, _ reason: Reason) throws {
+        guard let wait else { return }
+        refused[reason]?.add()
+        throw RequestRefusal.tooManyRequests(retryAfterSeconds: wait)
+    }
+}
+
+/// One request on its way through the door. Confined to its loop.
+final class Visit: @unchecked Sendable {
+    private let door: RequestGuard
+    private let from: NetworkAddress?
+    /// Where it came from: the peer, or what a trusted proxy says.
+    let address: String
+    /// The audit has its entry already.
+    var isWrittenDown = false
+    /// The app whose master key the caller has.
+    fileprivate private(set) var masterOf: String?
+    fileprivate private(set) var targets: [String] = []
+    /// Set where it was refused as one too many; the answer gets it as its `Retry-After`.
+    fileprivate private(set) var retryAfterSeconds: Int?
+
+    fileprivate init(_ request: HTTPServerRequest, at door: RequestGuard) {
+        self.door = door
+        from = door.address(of: request)
+        address = from?.description ?? request.remoteAddress
+    }
+
+    /// Lets the caller in.
+    ///
+    /// - Parameters:
+    ///   - app: The id that the request names.
+    ///   - rights: What its credentials ask for.
+    ///   - isProved: Whether the caller has the key that it is given. It is called with every key
+    ///     that is accepted, and must take the same time for each.
+    /// - Returns: The app.
+    /// - Throws: `RequestRefusal`; `StorageError` when the database cannot answer.
+    func admit(
+        app: String,
+        rights: CallerRights,
+        isProved: (String) -> Bool
+    ) async throws -> AppAccess {
+        let access: AppAccess
+        do {
+            access = try await door.admit(
+                from: from,
+                app: app,
+                rights: rights,
+                isProved: isProved
+            )
+        } catch {
+            throw remembered(error)
+        }
+        if rights == .master { masterOf = access.id }
+        return access
+    }
+
+    /// Counts a call that sends a push against `pushes-per-minute`.
+    ///
+    /// - Throws: `RequestRefusal.tooManyRequests`.
+    func countPush(of app: AppAccess) throws {
+        do { try door.countPush(of: app) } catch { throw remembered(error) }
+    }
+
+    private func remembered(_ error: any Error) -> any Error {
+        if case RequestRefusal.tooManyRequests(let seconds) = error { retryAfterSeconds = seconds }
+        return error
+    }
+
+    /// Notes what the request is about, for the audit. Where nothing is noted, the path's ids are.
+    func note(_ target: String) {
+        if targets.count < AuditEntry.maximumTargets { targets.append(target) }
+    }
+}

@@ -1,0 +1,377 @@
+import Cryptography
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    @Suite(
+        "Keys change without downtime, callers are counted, and it is known who did what",
+        .serialized,
+        .timeLimit(.minutes(3))
+    )
+    struct SecurityTests {
+        private static let path = "/1.1/installations"
+
+        /// The status of a read of nothing: 404 for whom the key lets in.
+        private func status(
+            _ service: Stack.Service,
+            _ headers: [String: String]
+        ) async throws -> Int {
+            try await http("GET", service.url + Self.path + "/none", headers: headers).status
+        }
+
+        private func signature(
+            _ app: Stack.App,
+            _ key: String,
+            isMaster: Bool
+        ) -> [String: String] {
+            let digest = Hex.encode(md5(Array("1700000000000\(key)".utf8)))
+            return [
+                "X-LC-Id": app.id,
+                "X-LC-Sign": "\(digest),1700000000000\(isMaster ? ",master" : "")",
+            ]
+        }
+
+        @Test("A rotated key is accepted beside the new one until its time is over, or is ended")
+        func keysRotate() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                func rotate(_ words: String...) async throws -> JSONValue {
+                    let words = ["app", "rotate-key", app.id, "--json"] + words
+                    let answer = try await run(
+                        Stack.executable("carillon"),
+                        words,
+                        environment: stack.environment
+                    ).successful("rotate-key")
+                    return try JSONValue.parse(answer)
+                }
+                #expect(try await status(service, app.clientHeaders) == 404)
+                let newApp = try await rotate("--key", "app")
+                let newMaster = try await rotate("--key", "master", "--grace", "7d")
+                #expect(newApp["oldKeyUntil"]?.string != nil)
+                let keys = (
+                    app: try #require(newApp["appKey"]?.string),
+                    master: try #require(newMaster["masterKey"]?.string)
+                )
+                let old = [
+                    app.clientHeaders, app.masterHeaders,
+                    signature(app, app.appKey, isMaster: false),
+                    signature(app, app.masterKey, isMaster: true),
+                ]
+                let new = [
+                    ["X-LC-Id": app.id, "X-LC-Key": keys.app],
+                    ["X-LC-Id": app.id, "X-LC-Key": "\(keys.master),master"],
+                    signature(app, keys.app, isMaster: false),
+                    signature(app, keys.master, isMaster: true),
+                ]
+                for headers in new {
+                    // A loop of the service hears of it within a moment.
+                    _ = try await eventually("the new key is taken up") {
+                        try await status(service, headers) == 404 ? true : nil
+                    }
+                }
+                for headers in old { #expect(try await status(service, headers) == 404) }
+                // An old key does not gain rights: the app's is no master's.
+                let crossed = ["X-LC-Id": app.id, "X-LC-Key": "\(app.appKey),master"]
+                #expect(try await status(service, crossed) == 401)
+
+                #expect(try await rotate("--key", "app", "--finish")["ended"] == 1)
+                for headers in [old[0], old[2]] {
+                    _ = try await eventually("the old key is refused") {
+                        try await status(service, headers) == 401 ? true : nil
+                    }
+                }
+                for headers in new + [old[1], old[3]] {
+                    #expect(try await status(service, headers) == 404)
+                }
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        @Test("keys rotate seals everything under a new first key, and the old one may go")
+        func masterKeysRotate() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                try await stack.carillon("app", "rotate-key", app.id, "--key", "app")
+                let old = stack.environment["CARILLON_MASTER_KEYS"] ?? ""
+                let new = "next:\(Data((0..<32).map { UInt8($0) }).base64EncodedString())"
+                func carillon(
+                    _ keys: String,
+                    _ words: String...
+                ) async throws -> (exit: ChildProcess.Exit, json: JSONValue?) {
+                    let answer = try await run(
+                        Stack.executable("carillon"),
+                        words + ["--json"],
+                        environment: stack.environment.merging(["CARILLON_MASTER_KEYS": keys]) {
+                            $1
+                        }
+                    )
+                    return (answer.exit, try? JSONValue.parse(answer.output))
+                }
+                // Two keys, one more of the app's time before, three credentials.
+                let before = try await carillon("\(new),\(old)", "keys", "status")
+                #expect(before.json?["keys"]?["e2e"] == 6)
+                #expect(before.json?["toRotate"] == 6)
+                let rotated = try await carillon("\(new),\(old)", "keys", "rotate")
+                #expect(rotated.exit == .status(0))
+                #expect(rotated.json?["rotated"] == 6)
+                let after = try await carillon(new, "keys", "status")
+                #expect(after.exit == .status(0))
+                #expect(after.json?["keys"] == ["next": 6])
+                #expect(after.json?["toRotate"] == 0)
+                // Whoever lacks the key is told so, and nothing is changed.
+                let lacking = try await carillon(old, "keys", "rotate")
+                #expect(lacking.exit == .status(1))
+                #expect(lacking.json?["unreadable"] == 6)
+                let service = try await stack.start(
+                    "carillon-registration",
+                    ["CARILLON_MASTER_KEYS": new]
+                )
+                #expect(try await status(service, app.clientHeaders) == 404)
+                #expect(try await status(service, app.masterHeaders) == 404)
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        @Test("Who guesses keys is held off, and his neighbours behind a trusted proxy are not")
+        func guessesAreLimited() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start(
+                    "carillon-registration",
+                    [
+                        "RATE_LIMIT_FAILURES_PER_ADDRESS": "1", "RATE_LIMIT_BURST": "60",
+                        "HTTP_TRUSTED_PROXIES": "127.0.0.0/8",
+                    ]
+                )
+                func headers(_ key: String, from address: String) -> [String: String] {
+                    ["X-LC-Id": app.id, "X-LC-Key": key, "X-Forwarded-For": address]
+                }
+                // Each loop counts for itself.
+                let refused = try await eventually("a guess too many") {
+                    let answer = try await http(
+                        "GET",
+                        service.url + Self.path + "/none",
+                        headers: headers("guess", from: "192.0.2.1")
+                    )
+                    return answer.status == 429 ? answer : nil
+                }
+                #expect(refused.json?["code"] == 429)
+                #expect(refused.json?["error"]?.string?.contains("Too many") == true)
+                #expect(refused.header("content-type") == "application/json")
+                #expect((refused.header("retry-after").flatMap { Int($0) } ?? 0) >= 1)
+                #expect(
+                    try await status(service, headers(app.appKey, from: "198.51.100.7")) == 404
+                )
+                let metrics = try await http("GET", service.url + "/metrics").text
+                #expect(metrics.contains(#"registration_requests_limited_total{limit="failures"}"#))
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        @Test("Requests are counted by address and by key, and pushes by app")
+        func callersAreCounted() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let limited: [[String: String]] = [
+                    ["RATE_LIMIT_PER_ADDRESS": "1", "RATE_LIMIT_BURST": "5"],
+                    ["RATE_LIMIT_PER_KEY": "1", "RATE_LIMIT_BURST": "5"],
+                ]
+                for limits in limited {
+                    let service = try await stack.start("carillon-registration", limits)
+                    _ = try await eventually("\(limits) is over") {
+                        try await status(service, app.clientHeaders) == 429 ? true : nil
+                    }
+                    // Our own routes say it in their own form.
+                    let own = try await eventually("our own routes are counted, too") {
+                        let answer = try await http(
+                            "GET",
+                            service.url + "/v1/notifications/none",
+                            headers: app.masterHeaders
+                        )
+                        return answer.status == 429 ? answer : nil
+                    }
+                    #expect(own.header("content-type") == "application/problem+json")
+                    #expect(own.header("retry-after") != nil)
+                    #expect(await service.process.stop() == .status(0))
+                }
+                try await stack.carillon("app", "set", app.id, "pushes-per-minute=1")
+                let service = try await stack.start("carillon-registration")
+                func push() async throws -> HTTPAnswer {
+                    try await http(
+                        "POST",
+                        service.url + "/1.1/push",
+                        headers: app.masterHeaders,
+                        body: ["channels": ["nobody"], "data": ["alert": "Ding"]]
+                    )
+                }
+                #expect(try await push().status == 200)
+                let second = try await eventually("the second of a minute is refused") {
+                    let answer = try await push()
+                    return answer.status == 429 ? answer : nil
+                }
+                #expect(second.json?["code"] == 429)
+                #expect(try await status(service, app.masterHeaders) == 404)
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        @Test("What a master key was used for is written down, and a graceful stop loses nothing")
+        func masterKeysLeaveATrail() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                let phone = try await http(
+                    "POST",
+                    service.url + Self.path,
+                    headers: app.clientHeaders,
+                    body: ["deviceType": "ios", "deviceToken": .string(makeAPNsToken())]
+                )
+                let id = try #require(phone.json?["objectId"]?.string)
+                let push = try await http(
+                    "POST",
+                    service.url + "/1.1/push",
+                    headers: app.masterHeaders,
+                    body: ["channels": ["nobody"], "data": ["alert": "secret words"]]
+                )
+                let batch: JSONValue = [
+                    "requests": [["method": "GET", "path": .string("/1.1/installations/\(id)")]]
+                ]
+                _ = try await http(
+                    "POST",
+                    service.url + "/1.1/batch",
+                    headers: app.masterHeaders,
+                    body: batch
+                )
+                for number in 0..<20 {
+                    _ = try await http(
+                        "GET",
+                        service.url + Self.path + "/id\(number)",
+                        headers: app.masterHeaders
+                    )
+                }
+                _ = try await http(
+                    "DELETE",
+                    service.url + Self.path + "/" + id,
+                    headers: app.masterHeaders
+                )
+                #expect(await service.process.stop() == .status(0))
+                let lines = try await stack.carillon("audit", app.id, "--json", "--since", "1h")
+                let entries = try lines.split(separator: "\n").map {
+                    try JSONValue.parse(String($0))
+                }
+                let master = entries.filter { $0["actor"] == "master-key" }
+                #expect(master.count == 23)
+                #expect(master.first?["action"] == "DELETE /1.1/installations/:id")
+                #expect(master.first?["targets"] == [.string(id)])
+                #expect(master.first?["address"] == "127.0.0.1")
+                #expect(master.first?["status"] == 200)
+                #expect(master.filter { $0["status"] == 404 }.count == 20)
+                let sent = master.first { $0["action"] == "POST /1.1/push" }
+                #expect(sent?["targets"] == [push.json?["objectId"] ?? .null])
+                let batched = master.first { $0["action"] == "POST /1.1/batch" }
+                #expect(batched?["targets"] == [.string(id)])
+                #expect(!lines.contains("secret words") && !lines.contains(app.masterKey))
+                // The operator's own doings, with his name.
+                let operators = entries.filter {
+                    $0["actor"]?.string?.hasPrefix("cli:") == true
+                }
+                #expect(
+                    Set(operators.compactMap { $0["action"]?.string })
+                        == ["app create", "credentials set"]
+                )
+                #expect(try await stack.carillon("audit", app.id).contains("app create"))
+            }
+        }
+    }
+
+    @Suite(
+        "A device or a user is exported and erased in one call",
+        .runningStack,
+        .serialized,
+        .timeLimit(.minutes(3))
+    )
+    struct ErasureRouteTests {
+        @Test("Export shows what was stored, erasure leaves nothing of it, the receipt says what")
+        func erasure() async throws {
+            let bench = try await Bench()
+            let token = makeAPNsToken()
+            let basic = Data("\(bench.app.id):\(bench.app.masterKey)".utf8).base64EncodedString()
+            let credentials = ["Authorization": "Basic \(basic)"]
+            let id = try await bench.register([
+                "deviceType": "ios", "deviceToken": .string(token), "apnsEnvironment": "production",
+                "apnsTopic": .string(bench.app.bundleID),
+                "owner": ["__type": "Pointer", "className": "_User", "objectId": "user/ä 1"],
+            ])
+            let event = TestEnvironment.unique("event-")
+            try await bench.stack.send([
+                "id": .string(event), "app": .string(bench.app.id), "identities": ["user/ä 1"],
+                "data": ["alert": "For you alone"],
+            ])
+            let push = try await bench.stack.finishedPush(event: event)
+            #expect(push["delivered"] == 1)
+            let pushID = try #require(push["id"]?.string ?? push["pushId"]?.string)
+
+            let url = bench.registration + "/v1/identities/user%2F%C3%A4%201"
+            let export = try await http("GET", url + "/export", headers: credentials)
+            #expect(export.status == 200)
+            let stored = try #require(export.json)
+            #expect(stored["installations"]?.array?.compactMap { $0["objectId"] } == [.string(id)])
+            #expect(stored["deliveries"]?.array?.first?["outcome"] == "delivered")
+            let request = stored["pushes"]?.array?.first?["request"]
+            #expect(request?["data"]?["alert"] == "For you alone")
+
+            let client = try await http("DELETE", url, headers: bench.app.clientHeaders)
+            #expect(client.status == 403)
+            #expect(client.header("content-type") == "application/problem+json")
+            let nobody = try await http("DELETE", url)
+            #expect(nobody.status == 401)
+            #expect(nobody.header("www-authenticate")?.hasPrefix("Basic") == true)
+
+            let erased = try await http("DELETE", url, headers: bench.app.masterHeaders)
+            #expect(erased.status == 200)
+            #expect(erased.json?["erased"]?["installations"] == 1)
+            #expect(erased.json?["erased"]?["deliveries"] == 1)
+            #expect(erased.json?["erased"]?["pushes"] == 1)
+            #expect(erased.json?["inFlight"] == 0)
+            let gone = try await http(
+                "GET",
+                bench.registration + "/1.1/installations/\(id)",
+                headers: bench.app.masterHeaders
+            )
+            #expect(gone.status == 404)
+            // The books are as they were.
+            let ledger = try await http(
+                "GET",
+                bench.registration + "/v1/notifications/\(pushID)",
+                headers: credentials
+            )
+            #expect(ledger.status == 200)
+            #expect(ledger.json?["delivered"] == 1)
+            #expect(ledger.json?.booksBalance == true)
+            let shown = try await bench.stack.carillon("push", "show", pushID, "--json")
+            #expect(!shown.contains("For you alone"))
+            let dump = try await bench.stack.database.query(
+                """
+                select count(*) from deliveries t where strpos(t::text, '\(token)') > 0
+                    or strpos(t::text, '\(id)') > 0
+                """
+            )
+            #expect(dump == ["0"])
+
+            let words = ["erase", bench.app.id, "--installation", id, "--json"]
+            let again = try await run(
+                Stack.executable("carillon"),
+                words,
+                environment: bench.stack.environment
+            ).successful("erase")
+            #expect(try JSONValue.parse(again)["erased"]?["installations"] == 0)
+            let audit = try await bench.stack.carillon("audit", bench.app.id, "--json")
+            #expect(audit.contains(erased.json?["subject"]?.string ?? "?"))
+            #expect(!audit.contains("user/"))
+            #expect(try await http("GET", url + "/export", headers: credentials).status == 404)
+        }
+    }
+}

@@ -1,0 +1,278 @@
+import Cryptography
+import JSON
+import PushCore
+import PushStorage
+import Support
+import Testing
+
+@Suite(
+    .timeLimit(.minutes(2)),
+    .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
+)
+struct ErasureTests {
+    private static let app = StorageFixture.app
+    private static let entry = AuditEntry(app: app, actor: "test", action: "erase", status: 200)
+
+    /// Tables that hold a text anywhere, as a dump of the database would.
+    private func tables(holding text: String, _ fixture: StorageFixture) async throws -> [String] {
+        let all = try await fixture.server.query(
+            """
+            select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = 'public' and c.relkind = 'r' order by 1
+            """
+        )
+        var found: [String] = []
+        for table in all {
+            let count = try await fixture.server.query(
+                "select count(*) from \(table) t where strpos(t::text, '\(text)') > 0"
+            )
+            if count != ["0"] { found.append(table) }
+        }
+        return found
+    }
+
+    private func phone(_ token: String, _ identity: String, _ id: String) -> JSONObject {
+        [
+            "deviceType": "ios", "deviceToken": .string(token), "installationId": .string(id),
+            "owner": ["__type": "Pointer", "className": "_User", "objectId": .string(identity)],
+            "name": "Alice", "channels": ["news"],
+        ]
+    }
+
+    @Test("Nothing in the database names an erased user or his devices, and all books balance")
+    func nothingIsLeft() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let (identity, other) = ("user-alice-42", "user-alice-421")
+            let tokens = ["aa11bb22cc33dd44", "ee55ff66aa77bb88", "0123456789abcdef"]
+            let mine = try await fixture.install(phone(tokens[0], identity, "device-one"))
+            let second = try await fixture.install(phone(tokens[1], identity, "device-two"))
+            let theirs = try await fixture.install(phone(tokens[2], other, "device-three"))
+            _ = try await fixture.server.query(
+                """
+                insert into identities (app, id, fields)
+                values ('shop', '\(identity)', '{"name": "Alice"}'), ('shop', '\(other)', '{}')
+                """
+            )
+            let session = try await database.sessions.open(name: "replica")
+            let requests: [(String, JSONObject)] = [
+                (
+                    "settled",
+                    ["identities": [.string(identity)], "data": ["alert": "Dear {{name}}"]]
+                ),
+                ("pending", ["identities": [.string(identity), .string(other)]]),
+                ("owned", ["installations": [.string(mine.objectID), "device-three"]]),
+                (
+                    "tokens",
+                    [
+                        "tokens": [
+                            ["platform": "apns", "token": .string(tokens[0].uppercased())],
+                            ["platform": "apns", "token": .string(tokens[2])],
+                        ]
+                    ]
+                ),
+                ("of \(identity)", ["channels": ["none"], "data": ["u": .string(identity)]]),
+            ]
+            var pushes: [String: NewPush] = [:]
+            for (name, request) in requests { pushes[name] = try fixture.push(name, request) }
+            let planned = try await database.deliveries.plan(
+                session: session,
+                requests.compactMap { pushes[$0.0] }
+            )
+            let settled = try #require(pushes["settled"]).id
+            let owned = try #require(pushes["owned"]).id
+            _ = try await database.deliveries.settle(
+                session: session,
+                planned.deliveries.filter { $0.pushID == settled }.map(delivered)
+            )
+            _ = try await database.deliveries.postpone(
+                session: session,
+                planned.deliveries.filter { ![settled, owned].contains($0.pushID) }.map {
+                    PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: .now())
+                }
+            )
+            let queued = try fixture.push("queued", ["identities": [.string(identity)]])
+            _ = try await database.pushes.accept(
+                queued,
+                record: OutboxRecord(
+                    kafkaTopic: "push.requests",
+                    key: [1],
+                    value: JSONValue.object(queued.object).bytes
+                )
+            )
+            try await database.audit.append([
+                AuditEntry(
+                    app: Self.app,
+                    actor: "master-key",
+                    action: "GET /1.1/installations/:id",
+                    targets: [mine.objectID, theirs.objectID],
+                    status: 200
+                )
+            ])
+            let export = try await database.erasures.export(
+                Subject(app: Self.app, .identity, identity)
+            )
+            #expect(export.installations.count == 2)
+            #expect(export.identity?["name"] == "Alice")
+            #expect(export.deliveries.count == 6)
+            #expect(export.pushes.count == 6)
+            #expect(export.auditEntries.count == 1)
+
+            let receipt = try await database.erasures.erase(
+                Subject(app: Self.app, .identity, identity),
+                by: Self.entry
+            )
+            #expect(receipt.erased.json["installations"] == 2)
+            #expect(receipt.erased.json["identities"] == 1)
+            #expect(receipt.erased.json["deliveries"] == 6)
+            #expect(receipt.erased.json["endedDeliveries"] == 4)
+            #expect(receipt.erased.json["pushes"] == 6)
+            #expect(receipt.erased.json["outboxRecords"] == 1)
+            #expect(receipt.erased.json["eventKeys"] == 1)
+            #expect(receipt.erased.json["auditEntries"] == 1)
+            #expect(receipt.inFlight == 0)
+            for name in [
+                mine.objectID, second.objectID, "device-one", "device-two", tokens[0], tokens[1],
+                tokens[0].uppercased(), "Alice\"",
+            ] {
+                let found = try await tables(holding: name, fixture)
+                let isShared = name == "Alice\""
+                #expect(found == (isShared ? ["installations"] : []), "\(name)")
+            }
+            // The other's id begins with the erased one's.
+            let named = try await fixture.server.query(
+                """
+                select count(*) from pushes where request::text ~ '\(identity)([^0-9]|$)'
+                    or event_id ~ '\(identity)([^0-9]|$)'
+                """
+            )
+            #expect(named == ["0"])
+            #expect(try await tables(holding: other, fixture).contains("pushes"))
+            #expect(
+                try await database.installations.find(
+                    app: Self.app,
+                    objectID: theirs.objectID
+                ) == theirs
+            )
+
+            let ledgers = try await ledgersByName(pushes, fixture)
+            #expect(ledgers["settled"]?.delivered == 2)
+            #expect(ledgers["pending"]?.suppressed == 2)
+            #expect(ledgers["pending"]?.pending == 1)
+            #expect(ledgers["owned"]?.inDoubt == 1)
+            #expect(ledgers["owned"]?.pending == 1)
+            #expect(ledgers["tokens"]?.suppressed == 1)
+            #expect(ledgers["tokens"]?.pending == 1)
+            // A dispatcher that had one on its way finds that it is not its own any more.
+            let late = try await database.deliveries.settle(
+                session: session,
+                planned.deliveries.filter { $0.pushID == owned }.map(delivered)
+            )
+            #expect(late.map(\.target) == [theirs.objectID])
+            let books = try await fixture.balancedLedger(of: owned)
+            #expect(books.delivered == 1 && books.inDoubt == 1 && books.pending == 0)
+            #expect(try await database.pushes.find(owned)?.status == .done)
+
+            // What waits is still a request, for everybody else.
+            let record = try await database.outbox.claim().first?.record.value ?? []
+            let waiting = try PushRequest.parse(
+                try #require(try JSONValue.parse(record).object),
+                now: .now()
+            )
+            #expect(waiting.audience == .installations(.init(identities: [])))
+
+            let again = try await database.erasures.erase(
+                Subject(app: Self.app, .identity, identity),
+                by: Self.entry
+            )
+            #expect(again.erased.byName.values.allSatisfy { $0 == 0 }, "\(again.erased)")
+            #expect(again.subject == receipt.subject)
+            let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
+            #expect(audit.map(\.action) == ["erase", "erase", "GET /1.1/installations/:id"])
+            #expect(audit[1].detail == receipt.json)
+            #expect(audit[2].targets == ["[erased]", theirs.objectID])
+        }
+    }
+
+    private func ledgersByName(
+        _ pushes: [String: NewPush],
+        _ fixture: StorageFixture
+    ) async throws -> [String: Ledger] {
+        var ledgers: [String: Ledger] = [:]
+        for (name, push) in pushes { ledgers[name] = try await fixture.balancedLedger(of: push.id) }
+        return ledgers
+    }
+
+    @Test("A device goes alone, its user and his other devices stay, an unknown one gives zeros")
+    func oneDeviceGoes() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let first = try await fixture.install(phone("aa11bb22", "user-1", "device-one"))
+            let second = try await fixture.install(phone("cc33dd44", "user-1", "device-two"))
+            let receipt = try await database.erasures.erase(
+                Subject(app: Self.app, .installation, "device-one"),
+                by: Self.entry
+            )
+            #expect(receipt.erased.json["installations"] == 1)
+            let store = database.installations
+            #expect(try await store.find(app: Self.app, objectID: first.objectID) == nil)
+            #expect(try await store.find(app: Self.app, objectID: second.objectID) == second)
+            for app in [Self.app, "nobody's"] {
+                let nothing = try await database.erasures.export(
+                    Subject(app: app, .installation, first.objectID)
+                )
+                #expect(nothing.isEmpty)
+            }
+            let unknown = try await database.erasures.erase(
+                Subject(app: Self.app, .identity, "nobody"),
+                by: Self.entry
+            )
+            #expect(unknown.erased.byName.values.allSatisfy { $0 == 0 })
+        }
+    }
+
+    @Test("An erasure that was cut short goes on at the next call, over thousands of pushes")
+    func erasuresResume() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(phone("aa11bb22", "user-1", "device-one"))
+            let session = try await database.sessions.open(name: "replica")
+            for start in stride(from: 0, to: 4500, by: 500) {
+                let pushes = try (start..<start + 500).map { number in
+                    let list: JSONValue =
+                        number % 10 == 0 ? [.string(phone.objectID)] : ["somebody"]
+                    return try fixture.push("p\(number)", ["installations": list])
+                }
+                _ = try await database.deliveries.plan(session: session, pushes)
+            }
+            // As a call leaves it that was cut short after its first step.
+            _ = try await fixture.server.query(
+                """
+                insert into erasures (app, kind, id, names, counts) values ('shop', 'identity',
+                    'user-1', '{"objectIds": ["\(phone.objectID)"], "tokenHashes": [],
+                    "texts": ["user-1", "\(phone.objectID)"]}', '{"installations": 1}');
+                delete from installations
+                """
+            )
+            let subject = Subject(app: Self.app, .identity, "user-1")
+            let receipts = try await withThrowingTaskGroup(of: ErasureReceipt.self) { group in
+                for _ in 0..<3 {
+                    group.addTask {
+                        try await database.erasures.erase(subject, by: Self.entry)
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            // Calls at the same time share the work, and count nothing twice.
+            for (name, count) in [("installations", 1), ("deliveries", 450), ("pushes", 450)] {
+                let total = receipts.reduce(0) { $0 + ($1.erased.json[name]?.integer ?? 0) }
+                #expect(total == count, "\(name)")
+            }
+            #expect(try await tables(holding: phone.objectID, fixture).isEmpty)
+            let open = try await fixture.server.query(
+                "select count(*) from pushes where pending <> 0 or targeted <> suppressed + in_doubt"
+            )
+            #expect(open == ["0"])
+        }
+    }
+}
