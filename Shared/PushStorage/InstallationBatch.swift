@@ -19,6 +19,8 @@ struct DeviceKeys: Sendable, Equatable {
         unroutedTokens.formUnion(other.unroutedTokens)
     }
 
+    var isEmpty: Bool { installationIDs.isEmpty && routes.isEmpty && unroutedTokens.isEmpty }
+
     func isSuperset(of other: DeviceKeys) -> Bool {
         installationIDs.isSuperset(of: other.installationIDs)
             && routes.isSuperset(of: other.routes)
@@ -135,6 +137,19 @@ struct InstallationBatch {
         for objectID in decision.replaced where objectID != kept.objectID {
             delete(RowID(app: save.app, objectID: objectID))
         }
+        // Who has no key that he had not before takes nothing from anybody.
+        if !keys.isEmpty || kept.deviceToken != existing?.deviceToken {
+            displace(by: kept, save)
+            remember(kept)
+        }
+        let row = RowID(app: save.app, objectID: kept.objectID)
+        current[row] = kept
+        changed.insert(row)
+        bytes += 1024 + kept.fields.approximateBytes
+        return .done(row, created: existing == nil)
+    }
+
+    private mutating func displace(by kept: Installation, _ save: InstallationSave) {
         let others = installations(holding: Self.keys(of: kept))
         for (objectID, displacement) in save.request.displaced(by: kept, among: others) {
             let row = RowID(app: save.app, objectID: objectID)
@@ -147,12 +162,6 @@ struct InstallationBatch {
                 changed.insert(row)
             }
         }
-        let row = RowID(app: save.app, objectID: kept.objectID)
-        current[row] = kept
-        changed.insert(row)
-        remember(kept)
-        bytes += 1024 + kept.fields.approximateBytes
-        return .done(row, created: existing == nil)
     }
 
     private mutating func delete(_ row: RowID) {

@@ -78,7 +78,14 @@ package struct FieldChanges: Sendable {
         at path: [String],
         key: String
     ) throws(ObjectError) {
-        object = try stored(value, at: path[...], in: object, key: key)
+        // Most keys are plain ones: the object is changed in its place.
+        if path.count > 1 {
+            object = try stored(value, at: path[...], in: object, key: key)
+        } else if let value {
+            object[path[0]] = value
+        } else {
+            object.removeValue(forKey: path[0])
+        }
     }
 
     private func stored(
