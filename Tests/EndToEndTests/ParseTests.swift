@@ -399,6 +399,7 @@ extension EndToEndTests {
                 (["requests": 1], 107), ([:], 107),
                 (["requests": [item("GET", "/1.1/installations/x", [:])]], 107),
                 (["requests": [], "transaction": true], 108),
+                (["requests": [item("GET", "/parse/users/a\0b", [:])]], 107),
                 (
                     [
                         "requests": .array(

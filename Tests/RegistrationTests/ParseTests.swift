@@ -91,6 +91,27 @@ struct ParseCallTests {
         #expect(try call(.get, "/parse/users/").path == ["users"])
     }
 
+    @Test("What nothing can be called by is 107, and an app that cannot be one is none")
+    func names() throws {
+        for body in [
+            #"{"_InstallationId": "a\u0000b"}"#, #"{"_RequestId": "\u0001"}"#,
+            "{\"_InstallationId\": \"\(String(repeating: "i", count: 257))\"}",
+        ] {
+            #expect(throws: ObjectError.self) { try call(.post, "/parse/push", body: body) }
+        }
+        #expect(throws: ObjectError.self) { try call(.get, "/parse/users/a%01") }
+        #expect(throws: ObjectError.self) {
+            try call(.get, "/parse/users/" + String(repeating: "u", count: 257))
+        }
+        let batch = try call(.post, "/parse/batch", body: #"{"_ApplicationId": "a\u0000"}"#)
+        #expect(batch.credential == nil)
+        for target in ["/parse/users/a\0", "/parse/users/a%00", "/parse/users/\u{7f}"] {
+            #expect(throws: ObjectError.self) {
+                try ParseCall(method: .get, target: target, body: [:], of: batch)
+            }
+        }
+    }
+
     @Test(
         "A body that is no object is 107",
         arguments: ["{", "[]", "1", #"{"_method": "FLY"}"#, #"{"_method": 1}"#]

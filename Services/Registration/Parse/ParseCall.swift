@@ -1,5 +1,6 @@
 package import HTTPServer
 package import JSON
+import PushCore
 
 /// One call to Parse's REST API: what it asks for, and who says so. Pure.
 ///
@@ -23,7 +24,8 @@ package struct ParseCall: Sendable, Equatable {
     package static let prefix = "parse"
     static let maximumDepth = 32
 
-    /// - Throws: `ObjectError` 107 for a body that is no JSON object, or a `_method` that is none.
+    /// - Throws: `ObjectError` 107 for a body that is no JSON object, a `_method` that is none, and
+    ///   a name in the path or the headers that nothing here can be called by.
     package init(_ request: HTTPServerRequest) throws(ObjectError) {
         parameters = try Self.object(request.body)
         method = request.method
@@ -38,7 +40,10 @@ package struct ParseCall: Sendable, Equatable {
         if let id = request.header("x-parse-installation-id") { installationID = id }
         if let id = request.header("x-parse-request-id") { requestID = id }
         for name in Self.words { parameters.removeValue(forKey: name) }
-        path = Self.path(request.pathSegments)
+        guard Self.isName(installationID ?? ""), Self.isName(requestID ?? "") else {
+            throw ObjectError(code: 107, "_InstallationId or _RequestId cannot be used.")
+        }
+        path = try Self.path(request.pathSegments)
         for (name, value) in request.query where parameters[name] == nil {
             parameters[name] = .string(value)
         }
@@ -61,7 +66,7 @@ package struct ParseCall: Sendable, Equatable {
         self.method = method
         requestID = nil
         parameters = body
-        path = Self.path(request.pathSegments)
+        path = try Self.path(request.pathSegments)
         for (name, value) in request.query where parameters[name] == nil {
             parameters[name] = .string(value)
         }
@@ -73,10 +78,20 @@ package struct ParseCall: Sendable, Equatable {
         "_noBody",
     ]
 
-    private static func path(_ segments: [String]) -> [String] {
+    private static func path(_ segments: [String]) throws(ObjectError) -> [String] {
         var path = segments.dropFirst(segments.first == prefix ? 1 : 0)
         if path.last == "" { path.removeLast() }
+        guard path.allSatisfy(isName) else {
+            throw ObjectError(code: 107, "The path cannot be used.")
+        }
         return Array(path)
+    }
+
+    private static let maximumNameBytes = 256
+
+    /// What an id or a class can be called: no control character, and not without end.
+    private static func isName(_ text: String) -> Bool {
+        text.utf8.count <= maximumNameBytes && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
 
     private static func object(_ body: [UInt8]) throws(ObjectError) -> JSONObject {
@@ -111,7 +126,7 @@ package struct ParseCredential: Sendable, Equatable {
         (header: "x-parse-windows-key", word: "_WindowsKey"),
     ]
 
-    /// Takes what it reads out of the parameters. `nil` where no app is named.
+    /// Takes what it reads out of the parameters. `nil` where no app is named that could be one.
     init?(_ headers: HTTPHeaders, _ parameters: inout JSONObject) {
         func value(_ header: String, _ word: String, _ parameters: inout JSONObject) -> String? {
             let said = parameters.removeValue(forKey: word)?.string
@@ -123,7 +138,7 @@ package struct ParseCredential: Sendable, Equatable {
             let key = value(header, word, &parameters)
             clientKey = clientKey ?? key
         }
-        guard let app, !app.isEmpty else { return nil }
+        guard let app, AppID.isWellFormed(app) else { return nil }
         self.app = app
     }
 }

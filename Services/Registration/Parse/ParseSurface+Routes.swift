@@ -1,5 +1,6 @@
 import HTTPServer
 import JSON
+import Observability
 import PushCore
 import PushStorage
 
@@ -164,11 +165,13 @@ extension ParseSurface {
     /// What the answers of a batch may come to, as text.
     private static let maximumAnswerBytes = 16 << 20
 
-    /// Each item by itself, in order; what fails does so in its own place.
+    /// Each item by itself, in order; what fails does so in its own place, as those before it are
+    /// kept already.
     func batch(
         _ call: ParseCall,
         _ caller: Caller,
-        _ request: HTTPServerRequest
+        _ request: HTTPServerRequest,
+        _ log: Log
     ) async throws -> [JSONValue] {
         let items = try batchItems(call)
         var answers: [JSONValue] = []
@@ -186,8 +189,15 @@ extension ParseSurface {
                 left -= answer.bytes.count
                 answers.append(["success": answer])
             } catch {
-                guard let told = Self.told(error) else { throw error }
-                answers.append(["error": Self.body(of: told)])
+                var told = Self.told(error)
+                if told == nil, !(error is CancellationError) {
+                    log.error(
+                        "request handler failed",
+                        [.httpRoute: "/parse/batch", .error: .string("\(error)")]
+                    )
+                    told = .internal
+                }
+                answers.append(["error": Self.body(of: told ?? .unavailable)])
             }
         }
         return answers

@@ -1,5 +1,6 @@
 import HTTPServer
 import JSON
+import Observability
 import PushCore
 import PushStorage
 
@@ -22,10 +23,11 @@ struct ParseSurface: Sendable {
     }
 
     func addRoutes(to router: inout Router) {
+        let log = router.log
         for method in [HTTPMethod.get, .post, .put, .delete] {
             router.on(method, "/parse/*rest") { request in
                 try await door.answer(request, as: "\(method.rawValue) /parse/*rest") { visit in
-                    try await respond(to: request, visit)
+                    try await respond(to: request, visit, log)
                 }
             }
         }
@@ -73,15 +75,17 @@ struct ParseSurface: Sendable {
 
     private func respond(
         to request: HTTPServerRequest,
-        _ visit: Visit
+        _ visit: Visit,
+        _ log: Log
     ) async throws -> HTTPServerResponse {
         do {
             let call = try ParseCall(request)
-            if try ParseRoute.isHealth(call) { return Self.open(.json(["status": "ok"])) }
+            // Asked by whoever watches the service, without a key.
+            if call.path == ["health"] { return Self.open(.json(["status": "ok"])) }
             let caller = try await caller(call, visit)
             let route = try ParseRoute(call.method, call.path)
             if case .batch = route {
-                return Self.open(.json(.array(try await batch(call, caller, request))))
+                return Self.open(.json(.array(try await batch(call, caller, request, log))))
             }
             return Self.response(try await answer(route, call, caller, request))
         } catch {
@@ -129,8 +133,12 @@ struct ParseSurface: Sendable {
     }
 
     static func told(_ error: any Error) -> ObjectError? {
-        if let error = error as? PushRequestError, error.problem != .badChannelName {
-            return ObjectError(code: ParsePush.misconfigured, error.description)
+        if let error = error as? PushRequestError {
+            switch error.problem {
+            case .badChannelName, .condition: break
+            case .invalid, .missing, .unsupported, .conflict, .noKnownSelector:
+                return ObjectError(code: ParsePush.misconfigured, error.description)
+            }
         }
         if case RequestRefusal.tooManyRequests(let seconds) = error {
             let told = "Too many requests; try again in \(seconds) s."
@@ -145,13 +153,6 @@ struct ParseSurface: Sendable {
     static func body(of error: ObjectError) -> JSONValue {
         if error.code == ObjectError.unauthorized.code { return ["error": "unauthorized"] }
         return ["code": JSONValue(error.code), "error": .string(error.description)]
-    }
-}
-
-extension ParseRoute {
-    /// Asked by whoever watches the service, without a key.
-    fileprivate static func isHealth(_ call: ParseCall) throws(ObjectError) -> Bool {
-        call.path == ["health"]
     }
 }
 
