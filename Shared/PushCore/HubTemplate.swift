@@ -4,6 +4,8 @@ package enum HubTemplate {
     /// Where an installation keeps what only Azure's surface reads and writes.
     package static let field = "_azure"
     package static let maximumNames = 100
+    /// Of these, how many may be there for an app key to add another.
+    package static let maximumNamesOfClients = 50
     /// Of one template as it is kept: no provider takes a payload so long.
     package static let maximumBytes = 8000
 

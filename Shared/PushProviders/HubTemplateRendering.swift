@@ -15,7 +15,10 @@ package struct DeviceTemplate: Sendable {
         else { throw .invalid(field: "the device's template", problem: "cannot be read") }
         self.body = body
         headers = object["headers"]?.object ?? [:]
-        expiry = object["expiry"]?.string.flatMap(Instant.init(iso8601:))
+        // Earlier versions kept a time as it came: without a zone it is meant in UTC.
+        expiry = object["expiry"]?.string.flatMap {
+            Instant(iso8601: $0) ?? Instant(iso8601: $0 + "Z")
+        }
     }
 
     /// The message for one platform, as a push that names it natively would bring it.
@@ -67,24 +70,39 @@ package struct DeviceTemplate: Sendable {
     }
 
     private func json(_ properties: [String: String]) throws(RenderingError) -> JSONObject {
-        guard let value = try? JSONValue.parse(Array(body.utf8)),
-            let object = HubExpression.fill(value, properties).object
-        else { throw .invalid(field: "the device's template", problem: "must be a JSON object") }
-        return object
+        guard let value = try? JSONValue.parse(Array(body.utf8)), value.object != nil else {
+            throw .invalid(field: "the device's template", problem: "must be a JSON object")
+        }
+        guard let filled = HubExpression.fill(value, properties)?.object else {
+            throw Self.tooLarge
+        }
+        return filled
     }
+
+    private static let tooLarge = RenderingError.invalid(
+        field: "the device's template",
+        problem: "becomes too large for any push service"
+    )
 
     /// XML, JSON, or one expression that is the whole body.
     private func text(_ properties: [String: String]) throws(RenderingError) -> String {
         if body.unicodeScalars.first(where: { !$0.properties.isWhitespace }) == "<" {
             guard let filled = HubExpression.fill(xml: body, properties) else {
-                throw .invalid(field: "the device's template", problem: "must be XML")
+                throw .invalid(
+                    field: "the device's template",
+                    problem: "must be XML, and not become too large for any push service"
+                )
             }
             return filled
         }
+        var room = HubExpression.maximumBytes
         if let value = try? JSONValue.parse(Array(body.utf8)), value.string == nil {
-            return HubExpression.fill(value, properties).text
+            guard let filled = HubExpression.fill(value, properties) else { throw Self.tooLarge }
+            return filled.text
         }
-        return HubExpression(body)?.text(properties) ?? body
+        let text = HubExpression(body)?.text(properties, room: &room) ?? body
+        guard room >= 0 else { throw Self.tooLarge }
+        return text
     }
 }
 
@@ -114,24 +132,33 @@ struct HubExpression: Equatable {
         self.isJoined = isJoined
     }
 
-    func text(_ properties: [String: String]) -> String {
-        parts.map { part in
-            switch part {
-            case .literal(let text): return text
-            case .property(let name, let form):
-                return form.applied(to: properties[name] ?? "")
-            }
-        }.joined()
+    /// Bytes that the words may come to in one template: no push service takes more.
+    static let maximumBytes = 16 * 1024
+
+    /// Ends early where there is no room left, which `room` then says by being negative.
+    func text(_ properties: [String: String], room: inout Int) -> String {
+        var result = ""
+        for part in parts where room >= 0 {
+            let text =
+                switch part {
+                case .literal(let text): text
+                case .property(let name, let form): form.applied(to: properties[name] ?? "")
+                }
+            room -= text.utf8.count
+            result += text
+        }
+        return result
     }
 
     /// As it stands in a JSON template: a bare number where it says so and is one.
-    private func value(_ properties: [String: String]) -> JSONValue {
+    private func value(_ properties: [String: String], room: inout Int) -> JSONValue {
         if !isJoined, parts.count == 1, case .property(let name, .number) = parts[0],
             let text = properties[name], Self.isNumber(text)
         {
+            room -= text.utf8.count
             return .number(text)
         }
-        return .string(text(properties))
+        return .string(text(properties, room: &room))
     }
 
     /// As JSON writes it, without a sign.
@@ -148,12 +175,29 @@ struct HubExpression: Equatable {
     // MARK: Templates
 
     /// A JSON template, filled: only its string values carry expressions.
-    static func fill(_ value: JSONValue, _ properties: [String: String]) -> JSONValue {
+    ///
+    /// - Returns: `nil` where the words come to more than `maximumBytes`.
+    static func fill(_ value: JSONValue, _ properties: [String: String]) -> JSONValue? {
+        var room = maximumBytes
+        let filled = fill(value, properties, room: &room)
+        return room >= 0 ? filled : nil
+    }
+
+    private static func fill(
+        _ value: JSONValue,
+        _ properties: [String: String],
+        room: inout Int
+    ) -> JSONValue {
+        guard room >= 0 else { return value }
         switch value {
-        case .string(let text): return HubExpression(text)?.value(properties) ?? value
-        case .array(let elements): return .array(elements.map { fill($0, properties) })
+        case .string(let text):
+            return HubExpression(text)?.value(properties, room: &room) ?? value
+        case .array(let elements):
+            var filled: [JSONValue] = []
+            for element in elements { filled.append(fill(element, properties, room: &room)) }
+            return .array(filled)
         case .object(var object):
-            for (key, value) in object { object[key] = fill(value, properties) }
+            for (key, value) in object { object[key] = fill(value, properties, room: &room) }
             return .object(object)
         case .null, .bool, .integer, .double, .number: return value
         }
@@ -161,12 +205,15 @@ struct HubExpression: Equatable {
 
     /// An XML template, filled: its elements' texts and its attributes carry expressions.
     ///
-    /// - Returns: `nil` for what is no XML, or declares a document type.
+    /// - Returns: `nil` for what is no XML, or declares a document type, and where the words come
+    ///   to more than `maximumBytes`.
     static func fill(xml: String, _ properties: [String: String]) -> String? {
+        var room = maximumBytes
         var result = ""
         var rest = xml[...]
         while let open = rest.firstIndex(of: "<") {
-            result += filled(run: rest[..<open], properties)
+            result += filled(run: rest[..<open], properties, room: &room)
+            guard room >= 0 else { return nil }
             rest = rest[open...]
             var end: Substring.Index?
             if rest.hasPrefix("<!--") {
@@ -178,7 +225,9 @@ struct HubExpression: Equatable {
             } else if rest.hasPrefix("<!") {
                 return nil
             } else {
-                guard let (tag, after) = filled(tag: rest, properties) else { return nil }
+                guard let (tag, after) = filled(tag: rest, properties, room: &room) else {
+                    return nil
+                }
                 result += tag
                 rest = rest[after...]
                 continue
@@ -191,20 +240,26 @@ struct HubExpression: Equatable {
     }
 
     /// A run of character data; the blanks around it stay.
-    private static func filled(run: Substring, _ properties: [String: String]) -> String {
+    private static func filled(
+        run: Substring,
+        _ properties: [String: String],
+        room: inout Int
+    ) -> String {
         let inner = run.drop { $0.isWhitespace }
         let head = run[..<inner.startIndex]
         let last = inner.lastIndex { !$0.isWhitespace }
         guard let last else { return String(run) }
         let text = inner[...last]
         guard let expression = HubExpression(unescaped(text)) else { return String(run) }
-        return head + xmlEscaped(expression.text(properties)) + inner[inner.index(after: last)...]
+        let filled = xmlEscaped(expression.text(properties, room: &room))
+        return head + filled + inner[inner.index(after: last)...]
     }
 
     /// A tag with its attributes' values filled, and where the text goes on.
     private static func filled(
         tag: Substring,
-        _ properties: [String: String]
+        _ properties: [String: String],
+        room: inout Int
     ) -> (String, Substring.Index)? {
         var result = ""
         var index = tag.startIndex
@@ -221,7 +276,8 @@ struct HubExpression: Equatable {
             let value = tag[next..<close]
             result.append(character)
             if let expression = HubExpression(unescaped(value)) {
-                result += xmlEscaped(expression.text(properties))
+                result += xmlEscaped(expression.text(properties, room: &room))
+                guard room >= 0 else { return nil }
             } else {
                 result += value
             }
@@ -251,7 +307,9 @@ extension HubExpression.Form {
         case .plain, .number: return value
         case .first(let count): return String(value.prefix(count))
         case .clipped(let count):
-            guard value.count > count else { return value }
+            // Only so far as is asked for: a template may clip one long word many times.
+            let end = value.index(value.startIndex, offsetBy: count, limitedBy: value.endIndex)
+            guard let end, end < value.endIndex else { return value }
             let dots = String(repeating: ".", count: min(3, count))
             return value.prefix(count - dots.count) + dots
         case .percentEncoded:

@@ -15,9 +15,17 @@ package struct HubTemplateStore: Sendable {
 
     /// Writes names down before an installation that holds them is saved.
     ///
-    /// - Returns: `false` where the app has too many; those that no device has held for a day make
-    ///   room first.
-    package func know(_ names: Set<String>, app: String) async throws -> Bool {
+    /// - Parameters:
+    ///   - names: Of one installation.
+    ///   - app: The app's id.
+    ///   - limit: How many the app may have afterwards, where any of them is new.
+    /// - Returns: `false` where the app has too many; those that no device holds, an hour after they
+    ///   were written down, make room first.
+    package func know(
+        _ names: Set<String>,
+        app: String,
+        limit: Int = HubTemplate.maximumNames
+    ) async throws -> Bool {
         let sorted = names.sorted()
         let known = try await database.execute(
             "SELECT count(*) AS count FROM hub_templates WHERE app = $1 AND name = ANY ($2::text[])",
@@ -32,21 +40,28 @@ package struct HubTemplateStore: Sendable {
                 """,
                 [.text(app)]
             )
-            if try await Self.total(with: sorted, app, transaction) > HubTemplate.maximumNames {
+            if try await Self.total(with: sorted, app, transaction) > limit {
                 _ = try await transaction.execute(
                     """
                     DELETE FROM hub_templates h
-                    WHERE h.app = $1 AND h.known_at < now() - interval '1 day'
+                    WHERE h.app = $1 AND h.known_at < now() - interval '1 hour'
                         AND NOT EXISTS (SELECT FROM installations n
                             WHERE n.app = h.app AND n.fields @> jsonb_build_object('_azure',
                                 jsonb_build_object('templateNames', jsonb_build_array(h.name))))
                     """,
                     [.text(app)]
                 )
-                guard
-                    try await Self.total(with: sorted, app, transaction)
-                        <= HubTemplate.maximumNames
-                else { return false }
+                // The others are held, and for another hour nobody need look.
+                _ = try await transaction.execute(
+                    """
+                    UPDATE hub_templates SET known_at = now()
+                    WHERE app = $1 AND known_at < now() - interval '1 hour'
+                    """,
+                    [.text(app)]
+                )
+                guard try await Self.total(with: sorted, app, transaction) <= limit else {
+                    return false
+                }
             }
             _ = try await transaction.execute(
                 """

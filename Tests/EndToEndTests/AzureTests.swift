@@ -364,6 +364,74 @@ extension EndToEndTests {
             #expect(try await schedule(after: 8 * 86_400).status == 400)
         }
 
+        @Test("Patches of one installation that come at once all count")
+        func patchesAtOnce() async throws {
+            let hub = try await Hub()
+            let id = TestEnvironment.unique("device-")
+            let path = "installations/\(id)"
+            let put = try await hub.call(
+                "PUT",
+                path,
+                by: .listen,
+                body: [
+                    "installationId": .string(id), "platform": "apns",
+                    "pushChannel": .string(makeAPNsToken()),
+                ]
+            )
+            #expect(put.status == 200)
+            let tags = (0..<30).map { "t\($0)" }
+            try await withThrowingTaskGroup(of: Int.self) { tasks in
+                for tag in tags {
+                    tasks.addTask {
+                        try await hub.call(
+                            "PATCH",
+                            path,
+                            by: .listen,
+                            body: [["op": "add", "path": "/tags", "value": .string(tag)]]
+                        ).status
+                    }
+                }
+                for try await status in tasks { #expect(status == 200) }
+            }
+            let got = try await hub.call("GET", path, by: .listen)
+            let kept = got.json?["tags"]?.array?.compactMap(\.string) ?? []
+            #expect(Set(kept) == Set(tags))
+        }
+
+        @Test("Phones alone do not fill the names of templates that a hub may have")
+        func templateNames() async throws {
+            let hub = try await Hub()
+            func templates(_ range: Range<Int>) -> JSONValue {
+                var object = JSONObject()
+                for number in range { object["t\(number)"] = ["body": "{}"] }
+                return .object(object)
+            }
+            for start in [0, 20] {
+                try await hub.register(
+                    "apns",
+                    makeAPNsToken(),
+                    templates: templates(start..<start + 20)
+                )
+            }
+            func put(by key: Hub.Key) async throws -> HTTPAnswer {
+                let id = TestEnvironment.unique("device-")
+                return try await hub.call(
+                    "PUT",
+                    "installations/\(id)",
+                    by: key,
+                    body: [
+                        "installationId": .string(id), "platform": "apns",
+                        "pushChannel": .string(makeAPNsToken()), "templates": templates(35..<51),
+                    ]
+                )
+            }
+            let refused = try await put(by: .listen)
+            #expect(refused.status == 403)
+            #expect(refused.text.contains("only its full key may add another"))
+            #expect(try await put(by: .full).status == 200)
+            #expect(try await put(by: .listen).status == 200)
+        }
+
         @Test("A template send fills what each device holds, one message for each that matches")
         func templates() async throws {
             let hub = try await Hub()

@@ -123,7 +123,8 @@ struct PushRequestTests {
             (#"{"data": {}, "expiration_time": "2026-11-20T21:04:05"}"#, "expiration_time"),
             (#"{"data": {}, "native": {"apns": {}}}"#, "native.apns.payload"),
             (#"{"data": {}, "native": {"hms": {}}}"#, "native.hms"),
-            (#"{"data": {}, "native": {"mpns": {}}}"#, "native.mpns"),
+            (#"{"data": {}, "native": {"mpns": "x"}}"#, "native.mpns"),
+            (#"{"data": {}, "native": {"mpns": {}}}"#, "native.mpns.body"),
             (#"{"native": {"wns": {"type": "toast", "body": ""}}}"#, "native.wns.type"),
             (
                 #"{"native": {"apns": {"payload": {}, "headers": {"apns-priority": 5}}}}"#,

@@ -35,7 +35,18 @@ struct DeviceTemplateTests {
     @Test("A number is bare in JSON where it is one as JSON writes it, without a sign")
     func numbers() throws {
         let filled = HubExpression.fill(["a": "#(n)", "b": "#(f)", "c": "#(e)"], Self.words)
-        #expect(filled.text == #"{"a":40,"b":1.5,"c":2e3}"#)
+        #expect(filled?.text == #"{"a":40,"b":1.5,"c":2e3}"#)
+    }
+
+    @Test("Words that come to more than any push service takes are not filled in")
+    func bound() {
+        let words = ["long": String(repeating: "a", count: 10_000)]
+        #expect(HubExpression.fill(["a": "$(long)"], words) != nil)
+        #expect(HubExpression.fill(["a": "$(long)", "b": "$(long)"], words) == nil)
+        #expect(HubExpression.fill("{$(long) + $(long)}", words) == nil)
+        #expect(HubExpression.fill(["a": "$(long)", "b": ".(long, 9)"], words) != nil)
+        #expect(HubExpression.fill(xml: "<a>$(long)</a>", words) != nil)
+        #expect(HubExpression.fill(xml: "<a b='$(long)'>$(long)</a>", words) == nil)
     }
 
     @Test(

@@ -115,10 +115,45 @@ struct HubInstallationTests {
                 "installationId": "i", "platform": "wns", "pushChannel": "https://x/1",
                 "templates": ["t": ["body": "<toast>"]],
             ],
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "templates": ["t": ["body": "{}", "headers": ["X-WNS-Type": "wns/raw"]]],
+            ],
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "templates": ["t": ["body": "{}", "headers": ["apns-priority": "high"]]],
+            ],
+            [
+                "installationId": "i", "platform": "fcmv1", "pushChannel": "a",
+                "templates": ["t": ["body": "{}", "headers": ["apns-topic": "a"]]],
+            ],
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "pushVariables": ["v": .string(String(repeating: "v", count: 17_000))],
+            ],
         ] as [JSONObject]
     )
     func refused(_ body: JSONObject) {
         #expect(throws: AzureError.self) { try HubInstallation(body, id: "i") }
+    }
+
+    @Test("A template's expiry without a zone is kept in UTC; a refused header is named")
+    func templates() throws {
+        func body(_ template: JSONValue) -> JSONObject {
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "templates": ["t": template],
+            ]
+        }
+        let wanted = try HubInstallation(
+            body(["body": "{}", "expiry": "2030-01-01T00:00:00"]),
+            id: "i"
+        )
+        #expect(wanted.channel.template("t")?.expiry == "2030-01-01T00:00:00Z")
+        let error = #expect(throws: AzureError.self) {
+            try HubInstallation(body(["body": "{}", "headers": ["Host": "x"]]), id: "i")
+        }
+        #expect(error?.description == "templates.t.headers.Host is not a header that may be set")
     }
 
     @Test("60 tags, not 61")
@@ -165,7 +200,7 @@ struct HubInstallationTests {
     }
 
     @Test("Templates come as text, and are patched part by part")
-    func templates() throws {
+    func patchedTemplates() throws {
         let body = #"{"data":{"m":"$(m)"}}"#
         let result = try patched([
             [

@@ -78,8 +78,12 @@ struct FieldChangesTests {
 
     @Test("Plain values replace, keys that are not named stay")
     func plainValuesReplace() throws {
-        let changes = try FieldChanges(["name": "m", "objectId": "stolen"], to: object)
+        let body: JSONObject = [
+            "name": "m", "objectId": "stolen", "_azure": ["templates": [:]], "_azure.platform": "x",
+        ]
+        let changes = try FieldChanges(body, to: object)
         #expect(changes.object["name"] == "m")
+        #expect(changes.object["_azure"] == nil)
         #expect(changes.object["badge"] == 4)
         #expect(changes.object["objectId"] == nil)
         #expect(changes.changed == ["name"])

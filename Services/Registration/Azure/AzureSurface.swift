@@ -130,6 +130,7 @@ struct AzureSurface: Sendable {
         case RequestRefusal.tooManyRequests(let seconds):
             AzureError(status: 429, "too many requests; try again in \(seconds) s")
         case let error as InstallationError: AzureError(error.description)
+        case let error as ObjectError: AzureError(status: error.status, error.description)
         case let error as PushRequestError: AzureError(error.description)
         case let error as TagExpressionError: AzureError(error.description)
         case is TooManyWaiting:

@@ -88,6 +88,9 @@ struct HubInstallation: Equatable, Sendable {
     static let maximumTags = 60
     private static let maximumTiles = 20
     private static let maximumTemplates = 20
+    private static let maximumVariables = 100
+    private static let maximumVariablesBytes = 16 * 1024
+    private static let maximumChannelBytes = 4096
 
     // MARK: From a client
 
@@ -128,25 +131,45 @@ struct HubInstallation: Equatable, Sendable {
         return text
     }
 
-    /// What holds of the whole, however it came to be.
-    func check() throws(AzureError) {
-        try check(channel, isTile: false)
+    /// What holds of the whole, however it came to be. The headers of templates that were kept
+    /// `before` were judged then.
+    func check(before: HubInstallation? = nil) throws(AzureError) {
+        try check(channel, isTile: false, before: before?.channel)
         guard secondaryTiles.count <= Self.maximumTiles else {
             throw AzureError("secondaryTiles holds more than \(Self.maximumTiles) tiles")
         }
-        for tile in secondaryTiles.values { try check(tile, isTile: true) }
+        for (name, tile) in secondaryTiles {
+            try check(tile, isTile: true, before: before?.secondaryTiles[name])
+        }
         for (name, value) in pushVariables where value.string == nil {
             throw AzureError("pushVariables.\(name.prefix(60)) must be a string")
         }
+        guard pushVariables.count <= Self.maximumVariables,
+            JSONValue.object(pushVariables).bytes.count <= Self.maximumVariablesBytes
+        else {
+            throw AzureError(
+                "pushVariables holds more than \(Self.maximumVariables) variables, or more than "
+                    + "\(Self.maximumVariablesBytes) bytes"
+            )
+        }
     }
 
-    private func check(_ channel: HubChannel, isTile: Bool) throws(AzureError) {
+    private func check(
+        _ channel: HubChannel,
+        isTile: Bool,
+        before: HubChannel?
+    ) throws(AzureError) {
         if platform == .browser, !isTile {
             guard let object = channel.pushChannel.object,
                 ["endpoint", "p256dh", "auth"].allSatisfy({ object[$0]?.string != nil })
             else { throw AzureError("pushChannel must be an object of endpoint, p256dh and auth") }
+            guard channel.pushChannel.bytes.count <= Self.maximumChannelBytes else {
+                throw AzureError("pushChannel has at most \(Self.maximumChannelBytes) bytes")
+            }
         } else {
-            guard let text = channel.pushChannel.string, (1...4096).contains(text.utf8.count) else {
+            guard let text = channel.pushChannel.string,
+                (1...Self.maximumChannelBytes).contains(text.utf8.count)
+            else {
                 throw AzureError("pushChannel must be a string of 1 to 4096 bytes")
             }
         }
@@ -160,6 +183,48 @@ struct HubInstallation: Equatable, Sendable {
             }
             try Self.check(tags: template.tags)
             try check(template, name)
+            if before?.template(name)?.headers != template.headers {
+                try check(headers: template.headers, of: name)
+            }
+        }
+    }
+
+    /// What the push service would not be sent is refused here, where somebody reads the answer.
+    private func check(headers: JSONObject, of template: String) throws(AzureError) {
+        var known: Set<String> = []
+        for (name, value) in headers {
+            let path = "templates.\(template).headers.\(name.prefix(60))"
+            let name = name.lowercased()
+            guard takes(header: name) else {
+                throw AzureError("\(path) is not a header that may be set")
+            }
+            guard known.insert(name).inserted else { throw AzureError("\(path) is there twice") }
+            guard let text = value.string, text.utf8.count <= 1024,
+                text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
+            else { throw AzureError("\(path) must be a line of text") }
+            let values: [String]? =
+                switch (platform, name) {
+                case (.apns, "apns-priority"): ["10", "5", "1"]
+                case (.wns, "x-wns-type"): ["wns/toast", "wns/tile", "wns/badge", "wns/raw"]
+                case (.mpns, "x-windowsphone-target"): ["toast", "token", "tile", "raw", ""]
+                default: nil
+                }
+            if let values, !values.contains(platform == .mpns ? text.lowercased() : text) {
+                throw AzureError("\(path) has no value that it may have")
+            }
+        }
+    }
+
+    /// In lower case. Google's messages have no headers; where nothing is sent, anything may stand.
+    private func takes(header name: String) -> Bool {
+        switch platform {
+        case .apns:
+            name.hasPrefix("apns-")
+                && !["apns-id", "apns-channel-id", "apns-request-id"].contains(name)
+        case .wns: name.hasPrefix("x-wns-") && name != "x-wns-match" || name == "ms-cv"
+        case .mpns: name == "x-windowsphone-target" || name == "x-notificationclass"
+        case .gcm, .fcm, .fcmv1: false
+        case .adm, .baidu, .browser, .xiaomi: true
         }
     }
 
@@ -435,11 +500,12 @@ enum HubJSON {
         return tags
     }
 
+    /// - Returns: The time as it came, with a zone.
     static func time(_ value: JSONValue, _ path: String) throws(AzureError) -> String {
-        guard let text = value.string, instant(text) != nil else {
+        guard let text = value.string, text.utf8.count <= 64, instant(text) != nil else {
             throw AzureError("\(path) must be an ISO 8601 time")
         }
-        return text
+        return Instant(iso8601: text) == nil ? text + "Z" : text
     }
 
     /// A time without a zone is meant in UTC.

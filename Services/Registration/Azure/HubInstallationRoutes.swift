@@ -23,12 +23,13 @@ extension AzureSurface {
             throw AzureError("an installation is a JSON object")
         }
         let wanted = try HubInstallation(body, id: try request.installationID())
-        try await save(wanted, of: caller.app.id, namesChannel: true) { existing in
-            existing ?? .fresh(caller.app.id)
+        try await save(wanted, of: caller, namesChannel: true) { existing in
+            (existing ?? .fresh(caller.app.id), wanted)
         }
         return .empty(200)
     }
 
+    /// Applied to what is there under its lock, so that patches that come at once all count.
     private func patch(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -36,29 +37,38 @@ extension AzureSurface {
         let patch = try InstallationPatch(try request.hubJSON())
         let id = try request.installationID()
         // The channel that comes out of it must be locked before the row is read for good.
-        var attempt = 1
-        while true {
+        for _ in 1...Self.maximumAttempts {
             guard let found = try await find(id, of: caller.app.id) else {
                 throw AzureError.installationNotFound
             }
-            let before = HubInstallation(found)
-            var wanted = try patch.applied(to: before)
-            wanted.id = id
+            var expected = try patch.applied(to: HubInstallation(found))
+            expected.id = id
+            let (platform, channel) = (expected.platform, expected.channel.pushChannel)
             do {
-                let namesChannel = patch.namesChannel || wanted.platform != before.platform
-                try await save(wanted, of: caller.app.id, namesChannel: namesChannel) { existing in
+                try await save(expected, of: caller, namesChannel: patch.namesChannel) { existing in
                     guard let existing else { throw AzureError.installationNotFound }
-                    guard HubInstallation(existing) == before else { throw ChangedMeanwhile() }
-                    return existing
+                    var wanted = try patch.applied(to: HubInstallation(existing))
+                    wanted.id = id
+                    let isAsLocked =
+                        wanted.platform == platform && wanted.channel.pushChannel == channel
+                    guard isAsLocked || !patch.namesChannel else { throw ChangedMeanwhile() }
+                    return (existing, wanted)
                 }
                 return .empty(200)
-            } catch is ChangedMeanwhile where attempt < 10 {
-                attempt += 1
+            } catch is ChangedMeanwhile {
+                continue
             }
         }
+        throw HTTPProblem(
+            status: 503,
+            detail: "The installation changes all the time; try again.",
+            headers: ["Retry-After": "1"]
+        )
     }
 
     private struct ChangedMeanwhile: Error {}
+
+    private static let maximumAttempts = 10
 
     private func get(
         _ request: HTTPServerRequest,
@@ -96,26 +106,26 @@ extension AzureSurface {
         return try await database.installations.query(app: app, filter, limit: 1).first
     }
 
-    /// `make` gets the installation that is there, under its lock. Only who names a channel gets it
-    /// from whoever has it.
+    /// `make` gets the installation that is there, under its lock, and returns it with what Azure's
+    /// clients are to see of it. Only who names a channel gets it from whoever has it.
+    ///
+    /// - Parameters:
+    ///   - expected: What `make` will return, but for what changes meanwhile: the names of its
+    ///     templates are written down, its id and its channel are locked.
+    ///   - caller: The app's.
+    ///   - namesChannel: Whether the caller does.
+    ///   - make: May be called again.
     private func save(
-        _ wanted: HubInstallation,
-        of app: String,
+        _ expected: HubInstallation,
+        of caller: Caller,
         namesChannel: Bool,
-        make: @escaping @Sendable (Installation?) throws -> Installation
+        make: @escaping @Sendable (Installation?) throws -> (Installation, HubInstallation)
     ) async throws {
-        let names = Set(wanted.channel.templates.map(\.name))
-        if !names.isEmpty {
-            guard try await database.hubTemplates.know(names, app: app) else {
-                throw AzureError(
-                    status: 403,
-                    "the hub has more than \(HubTemplate.maximumNames) different template names"
-                )
-            }
-        }
+        let app = caller.app.id
+        try await know(expected.channel.templates.map(\.name), caller)
         var object: JSONObject = [:]
-        _ = wanted.write(to: &object, provider: nil)
-        if !namesChannel { object = ["installationId": .string(wanted.id)] }
+        _ = expected.write(to: &object, provider: nil)
+        if !namesChannel { object = ["installationId": .string(expected.id)] }
         let keys = try Installation.Keys(object)
         let now = Instant.now()
         _ = try await database.installations.save(
@@ -123,7 +133,8 @@ extension AzureSurface {
             keys: keys,
             rule: .azure
         ) { existing in
-            var installation = try make(existing)
+            let (made, wanted) = try make(existing)
+            var installation = made
             var object = installation.object
             var changed = wanted.write(to: &object, provider: installation.platform)
             if !namesChannel { changed.subtract(HubInstallation.routeFields) }
@@ -140,9 +151,32 @@ extension AzureSurface {
                 installation.isValid = true
                 installation.invalidReason = nil
             }
+            try ObjectOperations.checkSize(installation.fields)
             return installation
         }
         saved.add()
+    }
+
+    /// - Throws: `AzureError` 403 where the hub has as many names of templates as it may. An app
+    ///   key, which every phone holds, fills only a part of that.
+    private func know(_ names: [String], _ caller: Caller) async throws {
+        guard !names.isEmpty else { return }
+        let limit =
+            caller.isMaster ? HubTemplate.maximumNames : HubTemplate.maximumNamesOfClients
+        let isKnown = try await database.hubTemplates.know(
+            Set(names),
+            app: caller.app.id,
+            limit: limit
+        )
+        guard isKnown else {
+            throw AzureError(
+                status: 403,
+                caller.isMaster
+                    ? "the hub has \(limit) different template names, as many as it may"
+                    : "the hub has \(limit) different template names: "
+                        + "only its full key may add another"
+            )
+        }
     }
 }
 

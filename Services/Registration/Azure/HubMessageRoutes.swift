@@ -231,7 +231,7 @@ extension AzureSurface {
     }
 
     /// Keeps the pushes of one send and their outbox rows in one transaction. A repeat of a send that
-    /// was accepted already, which a client tells by its request's id, is that send.
+    /// was accepted a little while ago, which a client tells by its request's id, is that send.
     private func accept(
         _ message: HubMessage,
         to audience: HubAudience,
@@ -244,8 +244,9 @@ extension AzureSurface {
             at: time,
             templates: try await templateNames(message, caller)
         )
-        let id = request.notificationID(app: caller.app.id)
         let now = Instant.now()
+        let ids = request.notificationIDs(app: caller.app.id, now: now)
+        let id = ids.own
         var pushes: [(push: NewPush, record: OutboxRecord)] = []
         for request in requests {
             let parsed = try PushRequest.parse(request.object, now: now)
@@ -289,11 +290,12 @@ extension AzureSurface {
         caller.visit?.note(id)
         let kept = try await database.pushes.accept(
             group: id,
+            neighbours: ids.neighbours,
             app: caller.app.id,
             pushes,
             maximumWaiting: PushOperations.maximumWaiting
         )
-        return Accepted(id: id, pushes: kept)
+        return Accepted(id: kept.eventID, pushes: kept.pushes)
     }
 }
 
@@ -321,9 +323,15 @@ extension HTTPServerRequest {
 
     /// The id of a send. Where the client gives its request an id, which it keeps when it repeats
     /// it, the same request is the same send; what differs in any word is another.
-    fileprivate func notificationID(app: String) -> String {
+    ///
+    /// - Returns: `own`, which holds for a span of time, and with it those of the spans beside it,
+    ///   in their order: a send and its repeat may fall on both sides of a boundary.
+    fileprivate func notificationIDs(
+        app: String,
+        now: Instant
+    ) -> (own: String, neighbours: [String]) {
         guard let requestID = header("x-ms-client-request-id"), !requestID.isEmpty else {
-            return Hex.encode(randomBytes(16))
+            return (Hex.encode(randomBytes(16)), [])
         }
         var parts = [app, requestID, method.rawValue, rawTarget]
         let told = headers.filter { field in
@@ -337,6 +345,11 @@ extension HTTPServerRequest {
             text.append(contentsOf: part.utf8)
             text.append(0)
         }
-        return Hex.encode(Array(sha256(text + sha256(body))[..<16]))
+        text += sha256(body)
+        let span = now.seconds / PushStore.repeatsLast.components.seconds
+        func id(_ span: Int64) -> String {
+            Hex.encode(Array(sha256(text + Array("\(span)".utf8))[..<16]))
+        }
+        return (id(span), [id(span - 1), id(span), id(span + 1)])
     }
 }

@@ -75,7 +75,7 @@ struct InstallationPatch: Equatable, Sendable {
     func applied(to installation: HubInstallation) throws(AzureError) -> HubInstallation {
         var result = installation
         for operation in operations { try apply(operation, to: &result) }
-        try result.check()
+        try result.check(before: installation)
         return result
     }
 

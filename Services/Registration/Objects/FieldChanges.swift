@@ -1,4 +1,5 @@
 package import JSON
+import PushCore
 
 /// What a saved body changes: plain values, `__op` values and dotted keys, in LeanCloud's form.
 /// Pure: an object in, an object out.
@@ -10,10 +11,11 @@ package struct FieldChanges: Sendable {
     /// The value that each key changed by an operation has now, which some clients need back.
     package private(set) var results: JSONObject = [:]
 
-    /// Keys that only the server sets; clients that send a whole object back include them. The last
-    /// asks that hooks be left out, of which there are none.
+    /// Keys that only the server sets; clients that send a whole object back include them. The
+    /// last but one asks that hooks be left out, of which there are none; the last is what Azure's
+    /// surface alone checks and writes.
     private static let serverOwned: Set<String> = [
-        "objectId", "createdAt", "updatedAt", "__ignore_hooks",
+        "objectId", "createdAt", "updatedAt", "__ignore_hooks", HubTemplate.field,
     ]
     private static let maximumPathSegments = 8
     /// LeanCloud's classes have 300 columns.
@@ -35,6 +37,8 @@ package struct FieldChanges: Sendable {
             guard !key.utf8.contains(UInt8(ascii: "$")) else {
                 throw ObjectError(code: 121, "A key contains '$': \(key.prefix(100))")
             }
+            // Nor any part of it.
+            guard path[0] != HubTemplate.field else { continue }
             try apply(value, at: path, key: key)
         }
     }

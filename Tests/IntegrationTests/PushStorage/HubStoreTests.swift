@@ -13,7 +13,7 @@ import Testing
 struct HubStoreTests {
     private let app = StorageFixture.app
 
-    @Test("An app holds 100 names of templates; those that no device has held for a day make room")
+    @Test("An app holds 100 names of templates; those that no device holds make room later")
     func names() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.hubTemplates
@@ -22,11 +22,13 @@ struct HubStoreTests {
             #expect(try await store.names(app: app) == names.sorted())
             #expect(try await store.know(["t1", "t2"], app: app))
             #expect(try await !store.know(["other"], app: app))
+            #expect(try await store.know(["t1", "t2"], app: app, limit: 50))
+            #expect(try await !store.know(["other"], app: app, limit: 50))
             var phone = fixture.iPhone("aa")
             phone["_azure"] = ["templateNames": ["t7"]]
             try await fixture.install(phone)
             _ = try await fixture.server.query(
-                "update hub_templates set known_at = now() - interval '25 hours'"
+                "update hub_templates set known_at = now() - interval '2 hours'"
             )
             #expect(try await store.know(["other"], app: app))
             #expect(try await store.names(app: app) == ["other", "t7"])
@@ -85,7 +87,7 @@ struct HubStoreTests {
                             app: app,
                             group,
                             maximumWaiting: 10
-                        )
+                        ).pushes
                     }
                 }
                 return try await tasks.reduce(into: Set<Set<String>>()) { $0.insert(Set($1)) }
@@ -95,6 +97,36 @@ struct HubStoreTests {
             #expect(Set(kept.map(\.id)) == accepted.first)
             let rows = try await fixture.server.query("select count(*)::text from outbox")
             #expect(rows == ["\(kept.count)"])
+        }
+    }
+
+    @Test("A repeat is known by the ids beside its own, and after ten minutes is another send")
+    func repeats() async throws {
+        try await StorageFixture.run { fixture in
+            func accept(_ eventID: String, _ neighbours: [String]) async throws -> String {
+                var push = try fixture.push(eventID, [:])
+                push.eventSource = "carillon/azure/apple"
+                push.id = PushIdentity.pushID(
+                    app: app,
+                    source: push.eventSource,
+                    eventID: eventID,
+                    digest: { sha256($0) }
+                )
+                return try await fixture.database.pushes.accept(
+                    group: eventID,
+                    neighbours: neighbours,
+                    app: app,
+                    [(push, OutboxRecord(kafkaTopic: "t", key: nil, value: [1]))],
+                    maximumWaiting: 10
+                ).eventID
+            }
+            #expect(try await accept("s1", ["s0", "s1", "s2"]) == "s1")
+            #expect(try await accept("s1", ["s0", "s1", "s2"]) == "s1")
+            #expect(try await accept("s2", ["s1", "s2", "s3"]) == "s1")
+            _ = try await fixture.server.query(
+                "update pushes set created_at = created_at - interval '11 minutes'"
+            )
+            #expect(try await accept("s2", ["s1", "s2", "s3"]) == "s2")
         }
     }
 }
