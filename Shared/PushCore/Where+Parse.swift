@@ -69,6 +69,8 @@ extension WherePath {
 private struct WhereReader {
     private var nodes = 0
     private var elements = 0
+    private var patternBytes = 0
+    private var queryDepth = 0
 
     // MARK: Conditions
 
@@ -236,7 +238,7 @@ private struct WhereReader {
                 throw operand.malformed("must be true or false")
             }
             return .exists(flag)
-        case "$regex": return .pattern(try operand.pattern())
+        case "$regex": return .pattern(try pattern(operand))
         case "$options":
             guard operand.beside["$regex"] != nil else { throw operand.malformed("needs $regex") }
             return nil
@@ -320,9 +322,41 @@ private struct WhereReader {
                 path: operand.path,
                 beside: object
             )
-            parts.append(.pattern(try pattern.pattern()))
+            parts.append(.pattern(try self.pattern(pattern)))
         }
         return parts
+    }
+
+    private mutating func pattern(
+        _ operand: WhereOperand
+    ) throws(WhereError) -> WherePattern {
+        patternBytes += operand.value.string?.utf8.count ?? 0
+        guard patternBytes <= Where.maximumPatternBytesInAll else {
+            throw WhereError(
+                code: 102,
+                field: operand.path.text,
+                "more than \(Where.maximumPatternBytesInAll) bytes of patterns"
+            )
+        }
+        return try operand.pattern()
+    }
+
+    /// The condition of a sub-query.
+    private mutating func inner(
+        _ value: JSONValue,
+        _ operand: WhereOperand,
+        depth: Int
+    ) throws(WhereError) -> Where {
+        guard queryDepth < Where.maximumQueryDepth else {
+            throw WhereError(
+                code: 102,
+                field: operand.path.text,
+                "\(operand.name): more than \(Where.maximumQueryDepth) queries within each other"
+            )
+        }
+        queryDepth += 1
+        defer { queryDepth -= 1 }
+        return try condition(value, depth: depth + 1)
     }
 
     // MARK: Sub-queries
@@ -337,7 +371,7 @@ private struct WhereReader {
         if object["where"] != nil || object["className"] != nil {
             return try query(object, operand, depth: depth)
         }
-        let condition = try condition(operand.value, depth: depth + 1)
+        let condition = try inner(operand.value, operand, depth: depth)
         return WhereQuery(condition: condition, className: nil, limit: nil)
     }
 
@@ -366,7 +400,7 @@ private struct WhereReader {
             )
         }
         var query = WhereQuery(
-            condition: try condition(object["where"] ?? [:], depth: depth + 1),
+            condition: try inner(object["where"] ?? [:], operand, depth: depth),
             className: className,
             limit: WhereQuery.defaultLimit
         )

@@ -24,6 +24,10 @@ package enum Where: Sendable, Equatable {
     /// How many elements all lists may hold together.
     package static let maximumElements = 10_000
     package static let maximumPatternBytes = 1000
+    /// Of all patterns together.
+    package static let maximumPatternBytesInAll = 4000
+    /// How deep sub-queries may stand in sub-queries.
+    package static let maximumQueryDepth = 3
     package static let maximumPathSegments = 8
     package static let maximumKeyBytes = 128
 }

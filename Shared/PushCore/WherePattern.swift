@@ -51,6 +51,7 @@ package struct WherePattern: Sendable, Equatable {
                 "$regex has more than \(Where.maximumPatternBytes) bytes"
             )
         }
+        guard !source.utf8.contains(0) else { throw .malformed(field, "a NUL character in $regex") }
         var reader = PatternReader(source, field: field)
         for letter in options.unicodeScalars {
             guard reader.set(letter) else {
@@ -117,20 +118,36 @@ extension WherePattern.ScalarSet {
     static let words = Self([48...57, 65...90, 95...95, 97...122])
     static let spaces = Self([9...13, 32...32])
 
-    /// Where characters have another case; looking through all of Unicode would take too long.
-    private static let cased: [ClosedRange<UInt32>] = [
-        0x41...0x2FFF, 0xA640...0xABFF, 0xFF21...0xFF5A, 0x10400...0x104FF,
-    ]
+    /// Characters with the other case that they have, in the order of the former: looked up in
+    /// Unicode's tables once, as each takes a while.
+    private static let cased: [(code: UInt32, other: UInt32)] = {
+        let blocks: [ClosedRange<UInt32>] = [
+            0x41...0x2FFF, 0xA640...0xABFF, 0xFF21...0xFF5A, 0x10400...0x104FF,
+        ]
+        var pairs: [(code: UInt32, other: UInt32)] = []
+        for code in blocks.joined() {
+            guard let scalar = Unicode.Scalar(code) else { continue }
+            pairs += scalar.otherCases.map { (code, $0.value) }
+        }
+        return pairs
+    }()
 
     /// Every character with its other case.
     var foldingCase: Self {
         var folded = ranges
         for range in ranges {
-            for cased in Self.cased where range.overlaps(cased) {
-                for code in range.clamped(to: cased) {
-                    guard let scalar = Unicode.Scalar(code) else { continue }
-                    folded += scalar.otherCases.map { $0.value...$0.value }
+            var (low, high) = (0, Self.cased.count)
+            while low < high {
+                let middle = (low + high) / 2
+                if Self.cased[middle].code < range.lowerBound {
+                    low = middle + 1
+                } else {
+                    high = middle
                 }
+            }
+            for pair in Self.cased[low...] {
+                guard pair.code <= range.upperBound else { break }
+                if !range.contains(pair.other) { folded.append(pair.other...pair.other) }
             }
         }
         return Self(folded)

@@ -176,7 +176,9 @@ extension FieldIndex {
             case (.values, .date): return ("carillon_instant(\(value))", "")
             case (.values, .text):
                 let text = "jsonb_typeof(\(value)) = 'string' THEN \(value) #>> '{}'"
-                return ("(CASE WHEN \(text) END) COLLATE \"C\"", "")
+                // An index takes no long values; see `WhereCompiler.indexedCharacters`.
+                let length = WhereCompiler.indexedCharacters
+                return ("(left((CASE WHEN \(text) END), \(length))) COLLATE \"C\"", "")
             case (.arrays, _): return ("object_id", " AND jsonb_typeof(\(value)) = 'array'")
             }
         }

@@ -73,6 +73,17 @@ extension WhereCompiler {
         """
     }
 
+    /// The same for a test that holds a sub-query, which is written once: twice, and queries within
+    /// each other would double the statement with each of them. `IS TRUE` keeps the planner from
+    /// making it a join, which it would do anew for each row: asked as it is, it is hashed once.
+    private func anyOnce(of value: String, _ test: (String) -> String) -> String {
+        """
+        EXISTS (SELECT FROM (SELECT \(value) UNION ALL SELECT jsonb_array_elements(\
+        CASE WHEN jsonb_typeof(\(value)) = 'array' THEN \(value) ELSE '[]'::jsonb END)) \
+        AS e(value) WHERE (\(test("e.value"))) IS TRUE)
+        """
+    }
+
     /// The test of the value itself, or of any of its elements.
     private func any(of value: String, _ test: (String) -> String) -> String {
         "(\(test(value)) OR \(anyElement(of: value, test)))"
@@ -307,7 +318,20 @@ extension WhereCompiler {
         switch comparison.operand {
         case .string(let text):
             let text = bind(text: text)
-            return { "\(Self.text($0)) COLLATE \"C\" \(sign) \(text)" }
+            // What an index can be asked for first: it holds how the texts begin.
+            let side =
+                switch comparison.comparison {
+                case .less, .lessOrEqual: "<="
+                case .greater, .greaterOrEqual: ">="
+                }
+            let length = Self.indexedCharacters
+            return { value in
+                let own = Self.text(value)
+                return """
+                    (left(\(own), \(length)) COLLATE "C" \(side) left(\(text), \(length)) \
+                    AND \(own) COLLATE "C" \(sign) \(text))
+                    """
+            }
         case .integer, .double:
             let number = bind(number: comparison.operand.json)
             return { value in
@@ -349,7 +373,17 @@ extension WhereCompiler {
                 """
         case .json:
             let text = bind(text: pattern.postgres)
-            return any(of: value(field)) { "\(Self.text($0)) COLLATE \"C\" ~ \(text)" }
+            guard let beginning = pattern.postgresBeginning else {
+                return any(of: value(field)) { "\(Self.text($0)) COLLATE \"C\" ~ \(text)" }
+            }
+            let start = bind(text: beginning)
+            return any(of: value(field)) { value in
+                let own = Self.text(value)
+                return """
+                    (left(\(own), \(Self.indexedCharacters)) COLLATE "C" ~ \(start) \
+                    AND \(own) COLLATE "C" ~ \(text))
+                    """
+            }
         case .integer, .boolean, .timestamp, .nothing: return "FALSE"
         }
     }
@@ -371,7 +405,7 @@ extension WhereCompiler {
             // By the id of each, or by hashing those that are selected, as the planner sees fit: a
             // list of them all, once it is too long to be hashed, would be read for each row.
             let (rows, selected) = try source(query.condition, over: className, of: field.path)
-            return any(of: value(field)) { value in
+            return anyOnce(of: value(field)) { value in
                 """
                 (\(isPointer(value)) AND EXISTS (SELECT \(selected) \
                 AND \(rows.objectID) = \(value)->>'objectId'))
@@ -386,7 +420,7 @@ extension WhereCompiler {
                 over: className,
                 of: field.path
             )
-            return any(of: value(field)) {
+            return anyOnce(of: value(field)) {
                 "(\(isPointer($0)) AND \($0)->>'objectId' IN (\(ids)))"
             }
         }
@@ -430,7 +464,7 @@ extension WhereCompiler {
             SELECT found.value FROM (\(values)) AS found \
             WHERE found.value IS NOT NULL AND found.value <> 'null'
             """
-        return any(of: value(field)) { "\($0) IN (\(list))" }
+        return anyOnce(of: value(field)) { "\($0) IN (\(list))" }
     }
 
     // MARK: Places

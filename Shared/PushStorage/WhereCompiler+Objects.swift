@@ -6,7 +6,7 @@ extension WhereCompiler {
         _ condition: Where,
         as alias: String
     ) throws(WhereError) -> String {
-        try compile(condition, WhereRows(table: .identities, alias: alias))
+        try bounded(compile(condition, WhereRows(table: .identities, alias: alias)))
     }
 
     /// As for `installations`, on rows of `PushStore.records`.
@@ -15,7 +15,7 @@ extension WhereCompiler {
         as alias: String
     ) throws(WhereError) -> String {
         for path in condition.paths { try Self.checkPushField(path) }
-        return try compile(condition, WhereRows(table: .pushRecords, alias: alias))
+        return try bounded(compile(condition, WhereRows(table: .pushRecords, alias: alias)))
     }
 
     mutating func order(

@@ -26,6 +26,9 @@ package struct WhereCompiler: Sendable {
 
     /// Up to this many values an index is asked for each; more are compared by hashing.
     static let maximumProbes = 100
+    /// How much of a text an operator's index holds: four bytes a character at most, and an index
+    /// takes 2,700.
+    static let indexedCharacters = 500
 
     /// - Parameters:
     ///   - app: Whose objects sub-queries select.
@@ -43,7 +46,17 @@ package struct WhereCompiler: Sendable {
         _ condition: Where,
         as alias: String
     ) throws(WhereError) -> String {
-        try compile(condition, WhereRows(table: .installations, alias: alias))
+        try bounded(compile(condition, WhereRows(table: .installations, alias: alias)))
+    }
+
+    /// What the database would take too long to plan is not asked at all.
+    static let maximumBytes = 256 * 1024
+
+    func bounded(_ sql: String) throws(WhereError) -> String {
+        guard sql.utf8.count <= Self.maximumBytes else {
+            throw WhereError(code: 102, "too large a condition")
+        }
+        return sql
     }
 
     /// What to order by. The object id decides what is equal otherwise.

@@ -12,6 +12,20 @@ extension WherePattern {
         root.write(into: &text)
         return text
     }
+
+    /// The same for how every text that matches begins, where characters alone tell it.
+    var postgresBeginning: String? {
+        guard !isMultiline, case .sequence(let nodes) = root,
+            nodes.first == .lineStart || nodes.first == .textStart
+        else { return nil }
+        let characters = nodes.dropFirst().prefix { node in
+            if case .literal = node { true } else { false }
+        }
+        guard !characters.isEmpty else { return nil }
+        var text = "***:^"
+        for character in characters.prefix(400) { character.write(into: &text) }
+        return text
+    }
 }
 
 extension WherePattern.Node {

@@ -257,6 +257,33 @@ struct WhereTests {
         #expect(error?.description.contains(name) == true || name.isEmpty)
     }
 
+    @Test("Queries within each other, patterns together, and what no text holds are bounded")
+    func boundsQueriesAndPatterns() throws {
+        func nested(_ depth: Int) -> JSONValue {
+            depth == 0 ? ["a": 1] : ["owner": ["$inQuery": nested(depth - 1)]]
+        }
+        _ = try Where.parse(nested(Where.maximumQueryDepth))
+        let deep = #expect(throws: WhereError.self) {
+            _ = try Where.parse(nested(Where.maximumQueryDepth + 1))
+        }
+        #expect(deep?.code == 102 && deep?.description.contains("$inQuery") == true)
+        let long = JSONValue.string(String(repeating: "a", count: 900))
+        let many: [JSONValue] = (0..<5).map { _ in ["s": ["$regex": long]] }
+        _ = try Where.parse(["$or": .array(Array(many.prefix(4)))])
+        #expect(throws: WhereError.self) { _ = try Where.parse(["$or": .array(many)]) }
+        for pattern in ["^\u{0}$", "a\u{0}", "[\u{0}]", "\\Q\u{0}\\E"] {
+            #expect(throws: WhereError.self) {
+                _ = try Where.parse(["s": ["$regex": .string(pattern)]])
+            }
+        }
+        let folded = try WherePattern("[A-\u{2fff}]", options: "i")
+        guard case .sequence(let nodes) = folded.root, case .set(let set) = nodes.first else {
+            Issue.record("no set: \(folded.root)")
+            return
+        }
+        #expect(set.ranges.contains { $0.contains(0x61) && $0.contains(0x41) })
+    }
+
     @Test("Depth, conditions and lists are bounded")
     func bounds() throws {
         func nested(_ depth: Int) -> String {

@@ -281,6 +281,14 @@ struct ConditionAudienceTests {
                 )
                 #expect(found.selected == before[place], "\(text)")
             }
+            // A text too long for any index is kept all the same.
+            _ = try await fixture.server.query(
+                """
+                update installations set fields = fields || jsonb_build_object('name',
+                    (select string_agg(md5(g::text), '') from generate_series(1, 300) g))
+                where object_id = lpad('2', 24, '0')
+                """
+            )
             // One whose building was cut short is not usable, and is built anew when asked for.
             _ = try await fixture.server.query(
                 """
