@@ -27,18 +27,23 @@ package actor PostgresTransaction {
     /// - Throws: `PostgresError`; `CancellationError`.
     package func execute(
         _ sql: String,
-        _ parameters: [PostgresValue] = []
+        _ parameters: [PostgresValue] = [],
+        isPrepared: Bool = true
     ) async throws -> PostgresResult {
-        let results = try await pipeline([(sql, parameters)])
+        let results = try await pipeline([(sql, parameters)], isPrepared: isPrepared)
         return results[0]
     }
 
     /// Several statements in one round trip; each may rely on those before it.
     ///
+    /// `isPrepared` says that they will come again with the same text; what is made for one caller
+    /// would only push such out of the connection's cache.
+    ///
     /// - Returns: A result for each.
     /// - Throws: The first error; then none of them has happened.
     package func pipeline(
-        _ statements: [(sql: String, parameters: [PostgresValue])]
+        _ statements: [(sql: String, parameters: [PostgresValue])],
+        isPrepared: Bool = true
     ) async throws -> [PostgresResult] {
         try Task.checkCancellation()
         var first = false
@@ -54,7 +59,11 @@ package actor PostgresTransaction {
         state = .open
         do {
             let begin = first ? [(sql: "BEGIN", parameters: [PostgresValue]())] : []
-            let results = try await send(begin + statements, isCancellable: true)
+            let results = try await send(
+                begin + statements,
+                isCancellable: true,
+                isPrepared: isPrepared
+            )
             return first ? Array(results.dropFirst()) : results
         } catch {
             let failure = (error as? PostgresError) ?? PostgresError(.usage, "cancelled")
@@ -132,7 +141,8 @@ package actor PostgresTransaction {
     /// All in one group.
     private func send(
         _ statements: [(sql: String, parameters: [PostgresValue])],
-        isCancellable: Bool
+        isCancellable: Bool,
+        isPrepared: Bool = true
     ) async throws -> [PostgresResult] {
         let batch = Batch(statements.count)
         return try await withTaskCancellationHandler {
@@ -143,7 +153,7 @@ package actor PostgresTransaction {
                     let request = PostgresRequest(
                         statement.sql,
                         statement.parameters,
-                        isPrepared: !isControl,
+                        isPrepared: isPrepared && !isControl,
                         commits: statement.sql == "COMMIT"
                     ) { result in
                         batch.finished(index, result)

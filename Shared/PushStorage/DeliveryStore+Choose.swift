@@ -30,6 +30,7 @@ extension DeliveryStore {
         _ start: PageStart,
         size: Int,
         _ zones: ZoneTimes?,
+        asksIndex: Bool,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
@@ -42,7 +43,7 @@ extension DeliveryStore {
             size: size,
             zones: zones
         )
-        if start.cursor == nil, try await isIndexed(choice, transaction) {
+        if asksIndex, start.cursor == nil, try await isIndexed(choice, transaction) {
             choice.limit = limit
             let (found, page) = try await insert(choice, transaction)
             if found <= limit { return page }
@@ -102,7 +103,8 @@ extension DeliveryStore {
         let (some, all) = (
             try await transaction.execute(
                 "EXPLAIN (FORMAT JSON) SELECT n.object_id FROM installations n WHERE \(conditions)",
-                parameters
+                parameters,
+                isPrepared: false
             ),
             try await transaction.execute(
                 """
@@ -146,42 +148,45 @@ extension DeliveryStore {
         } else {
             (taken, withinLimit) = ("", "")
         }
-        let results = try await transaction.pipeline([
-            (
-                """
-                WITH chosen AS MATERIALIZED (
-                    SELECT n.object_id, \(due) AS due FROM installations n
-                    WHERE \(conditions)\(taken)
-                ), placed AS (
-                    SELECT object_id, due,
-                        (row_number() OVER (PARTITION BY due ORDER BY object_id) - 1) / \(size)
-                            AS part
-                    FROM chosen
-                ), parts AS (
-                    SELECT due, array_agg(object_id ORDER BY object_id) AS members,
-                        max(object_id) AS upper,
-                        row_number() OVER (ORDER BY due, part) AS place
-                    FROM placed GROUP BY due, part
-                ), inserted AS (
-                    INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
-                        expected, due_at, expires_at, zones, zones_excluded, is_paced, members)
-                    SELECT p.id, known.next + s.place - 1, p.app,
-                        (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, '', s.upper,
-                        cardinality(s.members), coalesce(s.due, now()),
-                        s.due + make_interval(secs => \(lifetime)),
-                        CASE WHEN \(isZoned) THEN '{}'::text[] END, \(isZoned), \(isPaced),
-                        s.members
-                    FROM parts s CROSS JOIN pushes p
-                    CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
-                        FROM shards WHERE push_id = \(pushID)) known
-                    WHERE p.id = \(pushID)\(withinLimit)
-                    RETURNING expected
-                )
-                SELECT (SELECT count(*) FROM chosen) AS found,
-                    count(*) AS shards, coalesce(sum(expected), 0) AS members FROM inserted
-                """, parameters
-            ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
-        ])
+        let results = try await transaction.pipeline(
+            [
+                (
+                    """
+                    WITH chosen AS MATERIALIZED (
+                        SELECT n.object_id, \(due) AS due FROM installations n
+                        WHERE \(conditions)\(taken)
+                    ), placed AS (
+                        SELECT object_id, due,
+                            (row_number() OVER (PARTITION BY due ORDER BY object_id) - 1) / \(size)
+                                AS part
+                        FROM chosen
+                    ), parts AS (
+                        SELECT due, array_agg(object_id ORDER BY object_id) AS members,
+                            max(object_id) AS upper,
+                            row_number() OVER (ORDER BY due, part) AS place
+                        FROM placed GROUP BY due, part
+                    ), inserted AS (
+                        INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
+                            expected, due_at, expires_at, zones, zones_excluded, is_paced, members)
+                        SELECT p.id, known.next + s.place - 1, p.app,
+                            (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, '', s.upper,
+                            cardinality(s.members), coalesce(s.due, now()),
+                            s.due + make_interval(secs => \(lifetime)),
+                            CASE WHEN \(isZoned) THEN '{}'::text[] END, \(isZoned), \(isPaced),
+                            s.members
+                        FROM parts s CROSS JOIN pushes p
+                        CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
+                            FROM shards WHERE push_id = \(pushID)) known
+                        WHERE p.id = \(pushID)\(withinLimit)
+                        RETURNING expected
+                    )
+                    SELECT (SELECT count(*) FROM chosen) AS found,
+                        count(*) AS shards, coalesce(sum(expected), 0) AS members FROM inserted
+                    """, parameters
+                ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+            ],
+            isPrepared: false
+        )
         guard let row = results[0].first else { return (0, AudiencePage()) }
         let page = AudiencePage(
             inserted: try row.integer("members"),

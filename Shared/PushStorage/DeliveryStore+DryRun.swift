@@ -25,9 +25,10 @@ extension DeliveryStore {
                 """, parameters
             )
             let rows = try await database.transaction { transaction in
-                try await transaction.pipeline([
-                    (Self.planByConditionSQL, []), (sql, arguments),
-                ])[1].rows
+                try await transaction.pipeline(
+                    [(Self.planByConditionSQL, []), (sql, arguments)],
+                    isPrepared: false
+                )[1].rows
             }
             var counts: [Platform: Int] = [:]
             for row in rows {

@@ -123,13 +123,15 @@ extension DeliveryStore {
     ///   - pushID: Which push.
     ///   - limit: Rows of a page.
     ///   - shardSize: Members of a shard; `nil`: rows for everyone.
+    ///   - asksIndex: Whether a condition may be asked of all at once, where an index serves it.
     /// - Returns: What the page came to.
     /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
     package func planPage(
         session: Int,
         pushID: String,
         limit: Int = 5000,
-        shardSize: Int? = nil
+        shardSize: Int? = nil,
+        asksIndex: Bool = true
     ) async throws -> PlannedPage {
         try await database.transaction { transaction in
             try await SessionStore.hold(session, transaction)
@@ -164,6 +166,7 @@ extension DeliveryStore {
                         start,
                         size: max(1, shardSize),
                         zones,
+                        asksIndex: asksIndex,
                         transaction
                     )
                 } else if let shardSize, !selectors.isDirect {
@@ -382,7 +385,8 @@ extension DeliveryStore {
             SELECT (SELECT count(*) FROM inserted) AS inserted, count(*) AS seen,
                 max(object_id) AS last FROM page
             """,
-            parameters
+            parameters,
+            isPrepared: selectors.condition == nil
         )
         guard let row = result.first else { return AudiencePage() }
         let isLast = try row.integer("seen") < start.limit

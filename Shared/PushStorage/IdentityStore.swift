@@ -111,7 +111,7 @@ package struct IdentityStore: Sendable {
             parameters: [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
         )
         let matches = try compiler.identities(condition, as: "n")
-        return try await database.execute(
+        return try await database.ask(
             """
             DELETE FROM identities n WHERE n.app = $1 AND n.id = ANY ($2::text[]) AND \(matches)
             """,
@@ -131,7 +131,7 @@ package struct IdentityStore: Sendable {
         let order = try compiler.order(order, of: condition, in: .identities, as: "n")
         let limit = compiler.bind(.integer(min(max(limit, 0), 1000)))
         let skip = compiler.bind(.integer(max(skip, 0)))
-        return try await database.execute(
+        return try await database.ask(
             """
             SELECT \(Self.columns) FROM identities n WHERE n.app = $1 AND \(selected)
             ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
@@ -143,7 +143,7 @@ package struct IdentityStore: Sendable {
     package func count(app: String, where condition: Where = .everything) async throws -> Int {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let condition = try compiler.identities(condition, as: "n")
-        return try await database.execute(
+        return try await database.ask(
             "SELECT count(*) AS count FROM identities n WHERE n.app = $1 AND \(condition)",
             compiler.parameters
         ).first?.integer("count") ?? 0

@@ -30,11 +30,14 @@ extension InstallationStore {
             """
         let arguments = parameters
         let results = try await database.transaction { transaction in
-            try await transaction.pipeline([
-                (DeliveryStore.planByConditionSQL, []),
-                ("EXPLAIN (FORMAT JSON) \(sql)", arguments), ("EXPLAIN \(sql)", arguments),
-                (sql, arguments),
-            ])
+            try await transaction.pipeline(
+                [
+                    (DeliveryStore.planByConditionSQL, []),
+                    ("EXPLAIN (FORMAT JSON) \(sql)", arguments), ("EXPLAIN \(sql)", arguments),
+                    (sql, arguments),
+                ],
+                isPrepared: false
+            )
         }
         guard let plan = try results[1].first?.json("QUERY PLAN") else {
             throw StorageError(.corrupt, "the database explained nothing")

@@ -22,7 +22,7 @@ extension InstallationStore {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.installations(condition, as: "n")
         let order = compiler.order(order, of: condition, as: "n")
-        return try await database.execute(
+        return try await database.ask(
             """
             SELECT \(Self.columns) FROM installations n WHERE n.app = $1 AND \(selected)
             ORDER BY \(order) LIMIT \(compiler.bind(.integer(limit)))
@@ -49,7 +49,7 @@ extension InstallationStore {
         let terms = compiler.orderTerms(order, of: condition, as: "n").enumerated()
         let keys = terms.map { ", \($1.sql) AS k\($0)" }.joined()
         let places = (terms.map { "k\($0) \($1.direction)" } + ["id"]).joined(separator: ", ")
-        let rows = try await database.execute(
+        let rows = try await database.ask(
             """
             WITH few AS MATERIALIZED (
                 SELECT n.object_id AS id\(keys) FROM installations n
@@ -74,7 +74,7 @@ extension InstallationStore {
     package func count(app: String, where condition: Where) async throws -> Int {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let condition = try compiler.installations(condition, as: "n")
-        return try await database.execute(
+        return try await database.ask(
             "SELECT count(*) AS count FROM installations n WHERE n.app = $1 AND \(condition)",
             compiler.parameters
         ).first?.integer("count") ?? 0
@@ -85,7 +85,7 @@ extension InstallationStore {
     package func plan(app: String, where condition: Where) async throws -> String {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let condition = try compiler.installations(condition, as: "n")
-        return try await database.execute(
+        return try await database.ask(
             """
             EXPLAIN SELECT count(*) AS count FROM installations n
             WHERE n.app = $1 AND \(condition)

@@ -42,6 +42,7 @@ package struct DatabaseConfiguration: Sendable {
 package final class PushDatabase: Sendable {
     let pool: PostgresPool
     let zoneNames = ZoneNames()
+    private let questions: QueryGate
     let saves = InstallationSaves()
     private let log: Log
     private let schema = SchemaWatch()
@@ -53,6 +54,7 @@ package final class PushDatabase: Sendable {
         metrics: Metrics? = nil
     ) {
         self.log = log
+        questions = QueryGate(limit: configuration.connections / 2)
         pool = PostgresPool(
             PostgresConfiguration(
                 uri: configuration.uri,
@@ -138,6 +140,21 @@ package final class PushDatabase: Sendable {
             return try await pool.execute(sql, parameters)
         } catch let error as PostgresError {
             throw StorageError(error)
+        }
+    }
+
+    /// One statement that holds a client's condition: on a connection of its own, of which others
+    /// are left for everything else, and for a few seconds at most.
+    ///
+    /// - Throws: `StorageError`, of which `isStatementTimeout` says that the condition asks too much.
+    func ask(_ sql: String, _ parameters: [PostgresValue]) async throws -> PostgresResult {
+        try await questions.enter()
+        defer { questions.leave() }
+        return try await transaction { transaction in
+            try await transaction.pipeline(
+                [("SELECT set_config('statement_timeout', '5000', true)", []), (sql, parameters)],
+                isPrepared: false
+            )[1]
         }
     }
 

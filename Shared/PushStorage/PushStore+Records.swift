@@ -59,7 +59,7 @@ extension PushStore {
         )
         let limit = selection.compiler.bind(.integer(min(max(limit, 0), 1000)))
         let skip = selection.compiler.bind(.integer(max(skip, 0)))
-        return try await database.execute(
+        return try await database.ask(
             """
             SELECT \(Self.columns) FROM (\(selection.source)) n WHERE \(selection.condition)
             ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
@@ -70,7 +70,7 @@ extension PushStore {
 
     package func count(app: String, where condition: Where) async throws -> Int {
         guard let selection = try Selection(app: app, condition) else { return 0 }
-        return try await database.execute(
+        return try await database.ask(
             "SELECT count(*) AS count FROM (\(selection.source)) n WHERE \(selection.condition)",
             selection.compiler.parameters
         ).first?.integer("count") ?? 0
