@@ -27,8 +27,6 @@ actor AudiencePlanner: ServicePart {
     /// that every replica gets some.
     private static let shardSize = 10_000
     private static let cannotPlan = "audiences cannot be planned"
-    private static let conditionTooSlow =
-        "where: the database takes longer than its statement timeout to ask it of the app's devices"
 
     private let database: PushDatabase
     private let engine: DeliveryEngine
@@ -83,18 +81,18 @@ actor AudiencePlanner: ServicePart {
                 try await plan(push, session: session)
             }
             return true
-        } catch let error as StorageError where error.isOfTheValues {
-            try await fail(push, error.description)
-            return true
         } catch let error as WhereError {
-            try await fail(push, "where: \(error.description)")
-            return true
-        } catch let error as StorageError where error.isStatementTimeout && push.hasCondition {
-            try await fail(push, Self.conditionTooSlow)
+            try await fail(push, "where: \(error.description)", session: session)
             return true
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is another's, or the push was cancelled meanwhile.
             return false
+        } catch let failure as ConditionFailure {
+            try await fail(push, failure.reason, session: session)
+            return true
+        } catch let error as StorageError where !error.isRetryable {
+            try await fail(push, error.description, session: session)
+            return true
         }
     }
 
@@ -107,38 +105,38 @@ actor AudiencePlanner: ServicePart {
         }
     }
 
-    private func fail(_ push: PlanningPush, _ reason: String) async throws {
+    private func fail(
+        _ push: PlanningPush,
+        _ reason: String,
+        session: Int
+    ) async throws {
         log.error(
             "a push cannot be planned",
             [.pushID: .string(push.id), .error: .string(reason)]
         )
-        try await database.pushes.fail(push.id, error: reason)
+        try await database.pushes.fail(push.id, error: reason, planner: session)
     }
 
     private func plan(_ push: PlanningPush, session: Int) async throws {
         var pause = Pause()
         var total = 0
-        var timeouts = 0
+        var troubles = ConditionTroubles(hasCondition: push.hasCondition)
         while !Task.isCancelled {
             do {
                 let page = try await database.deliveries.planPage(
                     session: session,
                     pushID: push.id,
-                    shardSize: Self.shardSize
+                    shardSize: Self.shardSize,
+                    // Once that took too long, page by page may not.
+                    asksIndex: troubles.count == 0
                 )
                 planned.add(page.inserted)
                 total += page.inserted
                 if page.inserted > 0 { onPage() }
                 guard !page.isFinished else { break }
             } catch let error as StorageError where error.isRetryable {
-                if error.isStatementTimeout, push.hasCondition {
-                    timeouts += 1
-                    // Once it may have been the database's fault.
-                    if timeouts > 1 { throw error }
-                }
                 // The claim is ours as long as the session is.
-                trouble.set(Self.cannotPlan)
-                await pause.wait(on: loop)
+                try await wait(&pause, after: error, &troubles)
             }
         }
         log.info(
@@ -147,9 +145,50 @@ actor AudiencePlanner: ServicePart {
         )
     }
 
+    /// Tries again what is worth it.
+    private func retrying<Value: Sendable>(
+        _ push: PlanningPush,
+        _ body: () async throws -> Value
+    ) async throws -> Value {
+        var pause = Pause()
+        var troubles = ConditionTroubles(hasCondition: push.hasCondition)
+        while true {
+            try Task.checkCancellation()
+            do {
+                return try await body()
+            } catch let error as StorageError where error.isRetryable {
+                try await wait(&pause, after: error, &troubles)
+            }
+        }
+    }
+
+    /// Waits before another try, and, where the connection was lost, until the database answers.
+    ///
+    /// - Throws: `ConditionFailure` where the push's condition has failed too often.
+    private func wait(
+        _ pause: inout Pause,
+        after error: StorageError,
+        _ troubles: inout ConditionTroubles
+    ) async throws {
+        trouble.set(Self.cannotPlan)
+        await pause.wait(on: loop)
+        while troubles.hasCondition, error.sqlState == nil {
+            try Task.checkCancellation()
+            do {
+                _ = try await database.deliveries.nextDue(lane: 0)
+                break
+            } catch let other as StorageError where other.isRetryable {
+                await pause.wait(on: loop)
+            }
+        }
+        try troubles.add(error)
+    }
+
     /// Everything but sending: how many of each platform there are, and what one would get.
     private func rehearse(_ push: PlanningPush, session: Int) async throws {
-        let counts = try await database.deliveries.countAudience(push)
+        let counts = try await retrying(push) {
+            try await database.deliveries.countAudience(push)
+        }
         let context = PushContext(pushID: push.id, eventID: "", request: push.request)
         var result: JSONObject = [:]
         for platform in Platform.allCases {
@@ -162,13 +201,41 @@ actor AudiencePlanner: ServicePart {
             }
             result[platform.rawValue] = .object(entry)
         }
-        try await database.deliveries.finishDryRun(
-            session: session,
-            pushID: push.id,
-            result: result
-        )
+        try await retrying(push) {
+            try await database.deliveries.finishDryRun(
+                session: session,
+                pushID: push.id,
+                result: result
+            )
+        }
         log.info("dry run", [.pushID: .string(push.id), .app: .string(push.app)])
     }
+}
+
+/// Errors that a condition may be the cause of, though they could be the database's own: a timeout,
+/// a want of memory, a connection that was lost. Often enough, and the push has to go.
+private struct ConditionTroubles {
+    private static let maximum = 3
+
+    let hasCondition: Bool
+    private(set) var count = 0
+
+    mutating func add(_ error: StorageError) throws(ConditionFailure) {
+        guard hasCondition,
+            error.isStatementTimeout || error.sqlState?.hasPrefix("53") ?? true
+        else { return }
+        count += 1
+        guard count >= Self.maximum else { return }
+        let reason =
+            error.isStatementTimeout
+            ? "the database takes longer than its statement timeout to ask it of the app's devices"
+            : "the database cannot answer it: \(error.description)"
+        throw ConditionFailure(reason: "where: " + reason)
+    }
+}
+
+private struct ConditionFailure: Error {
+    let reason: String
 }
 
 extension PlanningPush {

@@ -172,7 +172,8 @@ package struct DeliveryStore: Sendable {
                     ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) c
                 WHERE d.day = c.day AND d.push_id = c.push_id AND d.target = c.target
                 RETURNING \(Self.qualified), EXISTS (
-                    SELECT FROM pushes p WHERE p.id = d.push_id AND p.status = 'cancelled')
+                    SELECT FROM pushes p WHERE p.id = d.push_id
+                        AND p.status IN ('cancelled', 'failed'))
                     AS is_cancelled
                 """,
                 [.integer(session), .integer(lane), .integer(min(max(limit, 1), 10_000))]

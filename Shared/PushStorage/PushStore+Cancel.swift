@@ -48,7 +48,7 @@ extension PushStore {
     }
 
     /// The rows that nobody owns, in the order of their targets.
-    private func suppressRows(of pushID: String, _ day: String) async throws {
+    func suppressRows(of pushID: String, _ day: String) async throws {
         var last: String? = ""
         while let start = last {
             last = try await database.transaction { transaction in

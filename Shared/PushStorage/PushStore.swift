@@ -294,16 +294,44 @@ package struct PushStore: Sendable {
         return Dictionary(try rows.map(Self.push).map { ($0.id, $0) }) { first, _ in first }
     }
 
-    /// Ends a push that cannot be sent at all. What was planned of it stays on the books.
-    package func fail(_ id: String, error: String) async throws {
-        _ = try await database.execute(
-            """
-            UPDATE pushes SET status = 'failed', error = $2, planner = NULL, updated_at = now(),
-                finished_at = now()
-            WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning')
-            """,
-            [.uuid(id), .text(error)]
-        )
+    /// Ends a push that cannot be sent at all. What was planned of it and not sent yet becomes
+    /// suppressed, as when it is cancelled.
+    ///
+    /// - Parameters:
+    ///   - id: Which push.
+    ///   - error: Why; for its record.
+    ///   - planner: The session that plans it: nothing is changed where it is another's by now.
+    /// - Throws: `StorageError`.
+    package func fail(_ id: String, error: String, planner: Int? = nil) async throws {
+        let day = try await database.transaction { transaction in
+            try await DeliveryStore.planByIndex(transaction)
+            // Before the push, as in a checkpoint.
+            _ = try await transaction.execute(
+                """
+                SELECT shard FROM shards WHERE push_id = $1 AND NOT finished
+                ORDER BY shard FOR UPDATE
+                """,
+                [.uuid(id)]
+            )
+            let changed = try await transaction.execute(
+                """
+                UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
+                    updated_at = now(), finished_at = now()
+                WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning')
+                    AND ($3::bigint IS NULL OR planner = $3)
+                RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
+                """,
+                [.uuid(id), .text(error), .optional(integer: planner)]
+            )
+            guard let row = changed.first else { return String?.none }
+            try await ShardStore.endUnfinished(of: id, transaction)
+            _ = try await transaction.execute(
+                "SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1)",
+                [.text(id)]
+            )
+            return try row.text("day")
+        }
+        if let day { try await suppressRows(of: id, day) }
     }
 
     /// A push with its rows counted, and the members of its shards that have none, all at one moment:

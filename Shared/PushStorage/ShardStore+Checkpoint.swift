@@ -51,12 +51,12 @@ extension ShardStore {
                 isReleased: checkpoint.isFinished,
                 transaction
             )
-            if status == .cancelled, !books.isFinished {
-                // It was cancelled while this shard was locked here, so it was left to us.
+            if status.isEnded, !books.isFinished {
+                // It was cancelled, or failed, while this shard was locked here, so it was left to us.
                 try await Self.endUnfinished(of: shard.pushID, only: shard.shard, transaction)
             }
             try await Self.disableTokens(of: records, transaction)
-            return status == .cancelled ? .cancelled : .continues
+            return status.isEnded ? .cancelled : .continues
         }
     }
 
@@ -133,7 +133,7 @@ extension ShardStore {
         return Held(
             books: books,
             cursor: cursor,
-            isCancelled: try row.text("status") == PushStatus.cancelled.rawValue,
+            isCancelled: PushStatus(rawValue: try row.text("status")).isEnded,
             table: try row.textOrNil("partition") ?? "deliveries"
         )
     }
@@ -236,6 +236,11 @@ extension ShardStore {
         try await DeliveryStore.planByIndex(transaction)
         try await DeliveryStore.disable(dead, transaction)
     }
+}
+
+extension PushStatus? {
+    /// Nobody else is to be sent to.
+    fileprivate var isEnded: Bool { self == .cancelled || self == .failed }
 }
 
 /// What a checkpoint does to the books of its push.

@@ -236,7 +236,8 @@ extension ShardStore {
         var found: [String: Push] = [:]
         for row in rows {
             let id = try row.uuid("id")
-            guard try row.text("status") != PushStatus.cancelled.rawValue else {
+            let status = PushStatus(rawValue: try row.text("status"))
+            guard status != .cancelled, status != .failed else {
                 try await endUnfinished(of: id, transaction)
                 continue
             }
