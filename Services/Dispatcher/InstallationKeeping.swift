@@ -43,7 +43,10 @@ struct InstallationKeeping: ServicePart {
                 try? await runtime.mainLoop.sleep(for: wait)
             } catch {
                 if Task.isCancelled { return }
-                runtime.log.debug("maintenance failed", [.error: .string("\(error)")])
+                runtime.log.warning(
+                    "silent installations cannot be ended",
+                    [.error: .string("\(error)")]
+                )
                 await pause.wait(on: runtime.mainLoop)
             }
         }

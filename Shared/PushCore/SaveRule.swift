@@ -137,6 +137,9 @@ extension SaveRequest {
 // MARK: Parse
 
 extension SaveRequest {
+    /// Of one `deviceToken` that leads nowhere: who makes so many is no phone.
+    package static let maximumHolders = 100
+
     private func decideAsParse(
         among known: [Installation]
     ) throws(InstallationError) -> SaveDecision {
@@ -153,6 +156,9 @@ extension SaveRequest {
         }
         if let id, let own = known.first(where: { $0.installationID == id }) { match = own }
         let holders = known.filter { $0.names(keys) }
+        guard holders.count <= Self.maximumHolders else {
+            throw InstallationError(code: 132, "too many installations have the deviceToken")
+        }
         if let match { return merged(match, with: holders) }
         return try placed(among: holders, id)
     }

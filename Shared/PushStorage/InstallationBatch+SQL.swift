@@ -82,7 +82,7 @@ extension InstallationBatch {
         var wanted = Wanted()
         for save in saves { wanted.add(save) }
         var statements: [(sql: String, parameters: [PostgresValue])] = [
-            (DeliveryStore.planByIndexSQL, [])
+            (DeliveryStore.planByIndexSQL, []), limits(of: saves),
         ]
         if !wanted.lockNames.isEmpty {
             statements.append((lockSQL, [.textArray(wanted.lockNames.sorted())]))
@@ -91,6 +91,21 @@ extension InstallationBatch {
         statements.append((readSQL + unroutedSQL + lockRowsSQL, wanted.parameters))
         let results = try await transaction.pipeline(statements)
         return try results[results.count - 1].rows.map(InstallationStore.installation)
+    }
+
+    /// Nobody waits for long where others wait behind him. A condition may take the database long,
+    /// and holds the row meanwhile.
+    private static func limits(
+        of saves: [InstallationSave]
+    ) -> (sql: String, parameters: [PostgresValue]) {
+        let hasCondition = saves.contains { $0.condition != nil }
+        let mayWait = hasCondition || saves.contains(where: \.hasToWait)
+        return (
+            """
+            SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)
+            """,
+            [.text(mayWait ? "10s" : "1s"), .text(hasCondition ? "2s" : "30s")]
+        )
     }
 
     /// All keys of a batch.
@@ -165,7 +180,8 @@ extension InstallationBatch {
                 WHERE i.app = w.app AND i.token_hash IS NULL
                     AND i.fields->>'deviceToken' IS NOT NULL
                     AND hashtextextended(i.fields->>'deviceToken', 0)
-                        = hashtextextended(w.token, 0)) AS n
+                        = hashtextextended(w.token, 0)
+                LIMIT \(SaveRequest.maximumHolders + 1)) AS n
             UNION
             SELECT n.app, n.object_id FROM unnest($8::text[], $9::text[]) AS w(app, token)
             CROSS JOIN unnest(ARRAY['apns', 'fcm', 'wns', 'mpns']) AS p(provider)

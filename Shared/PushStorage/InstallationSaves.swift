@@ -6,10 +6,13 @@ import PushCore
 struct InstallationSave: Sendable {
     let app: String
     let request: SaveRequest
-    /// Asked of the database, so such a save is a batch of its own.
+    /// Asked of the database, which may take long: such a save is a batch of its own, and stands in
+    /// a line of its own.
     var condition: Where?
     /// Gets the installation that is meant, or `nil`; returns the one to keep. May be called again.
     let change: @Sendable (Installation?) throws -> Installation
+    /// Somebody holds a row that it needs: it waits for him where it keeps nobody else waiting.
+    var hasToWait = false
     /// Keys that the change turned out to set although the body did not name them.
     var furtherKeys = DeviceKeys()
 
@@ -56,16 +59,14 @@ enum SaveOutcome: Sendable {
 /// Authority: who is in which batch, and in what order. A batch that fails is split, so that nobody
 /// fails for his neighbour; what a save's own change throws is its own failure alone.
 ///
-/// States: a save waits, is in a batch, is answered. Bounds: `waiting` saves, `batch` of them in a
-/// transaction, `concurrent` transactions; a batch ends early where it has become large.
+/// States: a save waits, is in a batch, is answered. Bounds: the saves that wait, those of a batch,
+/// the transactions at once; a batch ends early where it has become large. What may take long (a
+/// condition, a row that somebody holds) has a line and a transaction of its own, so that it delays
+/// only others like it.
 ///
 /// Shutdown: none of its own. A pool that closes answers the transactions, and they the saves.
 final class InstallationSaves: Sendable {
     private static let maximumWaiting = 20_000
-    private static let maximumBatch = 64
-    private static let maximumConcurrent = 2
-    /// As many must wait before another batch starts beside one that is under way.
-    private static let worthABatch = 16
     private static let maximumRounds = 8
 
     private typealias Answer = CheckedContinuation<InstallationStore.Saved?, any Error>
@@ -76,13 +77,27 @@ final class InstallationSaves: Sendable {
         let answer: Answer
     }
 
-    private struct State {
+    /// Saves that wait for each other's batches.
+    private struct Line {
+        let maximumBatch: Int
+        let maximumConcurrent: Int
+        /// As many must wait before another batch starts beside one that is under way.
+        let worthABatch: Int
         var waiting: [Waiting] = []
         var running = 0
+
+        var wantsAnother: Bool {
+            running < maximumConcurrent && (running == 0 || waiting.count >= worthABatch)
+        }
     }
 
+    private enum LineName: Int { case plain, slow }
+
     private let lock = Lock()
-    nonisolated(unsafe) private var state = State()
+    nonisolated(unsafe) private var lines = [
+        Line(maximumBatch: 64, maximumConcurrent: 2, worthABatch: 16),
+        Line(maximumBatch: 1, maximumConcurrent: 1, worthABatch: 1),
+    ]
     nonisolated(unsafe) private weak var database: PushDatabase?
     nonisolated(unsafe) private var loop: PostgresLoop?
 
@@ -103,14 +118,15 @@ final class InstallationSaves: Sendable {
     }
 
     private func add(_ waiting: Waiting) {
+        let isSlow = waiting.save.condition != nil || waiting.save.hasToWait
+        let name = isSlow ? LineName.slow : .plain
         let (isRefused, starts) = lock.withLock {
-            guard unsafe state.waiting.count < Self.maximumWaiting else { return (true, false) }
-            unsafe state.waiting.append(waiting)
-            let isWanted = unsafe state.running == 0 || state.waiting.count >= Self.worthABatch
-            guard unsafe isWanted && state.running < Self.maximumConcurrent else {
-                return (false, false)
+            guard unsafe lines[name.rawValue].waiting.count < Self.maximumWaiting else {
+                return (true, false)
             }
-            unsafe state.running += 1
+            unsafe lines[name.rawValue].waiting.append(waiting)
+            guard unsafe lines[name.rawValue].wantsAnother else { return (false, false) }
+            unsafe lines[name.rawValue].running += 1
             return (false, true)
         }
         if isRefused {
@@ -121,7 +137,7 @@ final class InstallationSaves: Sendable {
         guard starts, let (database, loop) = home else { return }
         // Not in the caller's task: his cancellation must not end what others wait for.
         Task(executorPreference: loop) {
-            while let batch = self.next() { await self.run(batch, in: database) }
+            while let batch = self.next(in: name) { await self.run(batch, of: name, in: database) }
         }
     }
 
@@ -132,26 +148,23 @@ final class InstallationSaves: Sendable {
         }
     }
 
-    private func next() -> [Waiting]? {
+    private func next(in name: LineName) -> [Waiting]? {
         lock.withLock {
-            var count = 0
-            for waiting in unsafe state.waiting {
-                let isAlone = waiting.save.condition != nil
-                if isAlone && count > 0 || count == Self.maximumBatch { break }
-                count += 1
-                if isAlone { break }
-            }
+            let (waiting, limit) = unsafe (
+                lines[name.rawValue].waiting.count, lines[name.rawValue].maximumBatch
+            )
+            let count = min(waiting, limit)
             guard count > 0 else {
-                unsafe state.running -= 1
+                unsafe lines[name.rawValue].running -= 1
                 return nil
             }
-            let batch = unsafe Array(state.waiting[..<count])
-            unsafe state.waiting.removeFirst(count)
+            let batch = unsafe Array(lines[name.rawValue].waiting[..<count])
+            unsafe lines[name.rawValue].waiting.removeFirst(count)
             return batch
         }
     }
 
-    private func run(_ batch: [Waiting], in database: PushDatabase) async {
+    private func run(_ batch: [Waiting], of name: LineName, in database: PushDatabase) async {
         var turns = [batch]
         while let turn = turns.popLast() {
             do {
@@ -159,19 +172,30 @@ final class InstallationSaves: Sendable {
                 let outcomes = try await database.transaction { transaction in
                     try await InstallationBatch.run(saves, transaction)
                 }
-                settle(turn, outcomes)
+                settle(turn, outcomes, in: name)
             } catch {
-                guard turn.count > 1, Self.mayBeOneOfThem(error) else {
-                    for waiting in turn { waiting.answer.resume(throwing: error) }
+                if turn.count == 1, name == .plain, Self.isWaitForOne(error) {
+                    var waiting = turn[0]
+                    waiting.save.hasToWait = true
+                    add(waiting)
                     continue
                 }
-                let half = turn.count / 2
-                turns += [Array(turn[half...]), Array(turn[..<half])]
+                guard turn.count > 1, Self.mayBeOneOfThem(error) else {
+                    let told = Self.told(error, of: name)
+                    for waiting in turn { waiting.answer.resume(throwing: told) }
+                    continue
+                }
+                if Self.isWaitForOne(error) {
+                    turns += turn.reversed().map { [$0] }
+                } else {
+                    let half = turn.count / 2
+                    turns += [Array(turn[half...]), Array(turn[..<half])]
+                }
             }
         }
     }
 
-    private func settle(_ batch: [Waiting], _ outcomes: [SaveOutcome]) {
+    private func settle(_ batch: [Waiting], _ outcomes: [SaveOutcome], in name: LineName) {
         var back: [Waiting] = []
         for (var waiting, outcome) in zip(batch, outcomes) {
             switch outcome {
@@ -195,7 +219,8 @@ final class InstallationSaves: Sendable {
                 }
             }
         }
-        if !back.isEmpty { lock.withLock { unsafe state.waiting.insert(contentsOf: back, at: 0) } }
+        guard !back.isEmpty else { return }
+        lock.withLock { unsafe lines[name.rawValue].waiting.insert(contentsOf: back, at: 0) }
     }
 
     /// Whether without one of them the others might succeed. Not where the connection failed: what
@@ -204,5 +229,18 @@ final class InstallationSaves: Sendable {
         guard let error = error as? StorageError else { return false }
         guard let sqlState = error.sqlState else { return !error.isRetryable }
         return !["08", "53", "57P"].contains { sqlState.hasPrefix($0) }
+    }
+
+    /// A lock, or the statement, took too long: to look for the one by halves would take that long
+    /// again and again.
+    private static func isWaitForOne(_ error: any Error) -> Bool {
+        ["55P03", "57014"].contains((error as? StorageError)?.sqlState ?? "")
+    }
+
+    private static func told(_ error: any Error, of name: LineName) -> any Error {
+        guard name == .slow, (error as? StorageError)?.sqlState == "57014" else {
+            return error
+        }
+        return InstallationError(code: 124, "the save takes too long")
     }
 }

@@ -19,18 +19,20 @@ extension InstallationStore {
         objectIDs: [String],
         where condition: Where
     ) async throws -> Int {
-        var compiler = WhereCompiler(
-            app: app,
-            parameters: [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
-        )
+        let named: [PostgresValue] = [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+        var compiler = WhereCompiler(app: app, parameters: named)
         let matches = try compiler.installations(condition, as: "n")
-        return try await database.execute(
+        let (sql, parameters) = (
             """
             DELETE FROM installations n
             WHERE n.app = $1 AND n.object_id = ANY ($2::text[]) AND \(matches)
-            """,
-            compiler.parameters
-        ).affectedRows
+            """, compiler.parameters
+        )
+        return try await database.transaction { transaction in
+            try await transaction.pipeline([
+                (DeliveryStore.planByIndexSQL, []), (Self.lockNamedSQL, named), (sql, parameters),
+            ])[2].affectedRows
+        }
     }
 
     /// The installations that hold one of these tokens, or are named by one of these

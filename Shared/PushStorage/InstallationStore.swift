@@ -82,9 +82,28 @@ package struct InstallationStore: Sendable {
 
     /// - Returns: How many there were.
     package func delete(app: String, objectIDs: [String]) async throws -> Int {
-        try await database.execute(
-            "DELETE FROM installations WHERE app = $1 AND object_id = ANY ($2::text[])",
-            [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
-        ).affectedRows
+        let parameters: [PostgresValue] = [
+            .text(app), .textArray(Array(Set(objectIDs)).sorted()),
+        ]
+        return try await database.transaction { transaction in
+            try await transaction.pipeline([
+                (DeliveryStore.planByIndexSQL, []), (Self.lockNamedSQL, parameters),
+                (
+                    """
+                    DELETE FROM installations
+                    WHERE app = $1 AND object_id = ANY ($2::text[])
+                    """, parameters
+                ),
+            ])[2].affectedRows
+        }
     }
+
+    /// Locks those of the ids that there are, in the order that all who lock installations keep.
+    static let lockNamedSQL = """
+        SELECT count(*) FROM (
+            SELECT id FROM unnest($2::text[]) AS named(id) ORDER BY id COLLATE "C") AS o
+        CROSS JOIN LATERAL (
+            SELECT FROM installations i
+            WHERE i.app = $1 AND i.object_id = o.id FOR UPDATE) AS held
+        """
 }

@@ -57,8 +57,9 @@ extension Maintenance {
         var total = 0
         for _ in 0..<max(1, batches) {
             let parameters = apps + [.integer(Self.installationsAtOnce)] + further
-            let count = try await database.transaction { transaction in
-                let found = try await transaction.pipeline([
+            let (found, changed) = try await database.transaction {
+                (transaction) async throws -> (Int, Int) in
+                let lock = try await transaction.pipeline([
                     (DeliveryStore.planByIndexSQL, []),
                     (
                         """
@@ -68,11 +69,16 @@ extension Maintenance {
                     ),
                 ])
                 // Another replica is at it.
-                guard try found[1].first?.boolean("mine") == true else { return 0 }
-                return try await transaction.execute(sql, parameters).affectedRows
+                guard try lock[1].first?.boolean("mine") == true else { return (0, 0) }
+                guard let row = try await transaction.execute(sql, parameters).first else {
+                    return (0, 0)
+                }
+                return (try row.integer("found"), try row.integer("changed"))
             }
-            total += count
-            if count < Self.installationsAtOnce { return (total, false) }
+            total += changed
+            // What another transaction holds is found, and let go: its turn comes in a later round.
+            if found < Self.installationsAtOnce { return (total, false) }
+            if changed == 0 { return (total, true) }
         }
         return (total, true)
     }
@@ -99,9 +105,12 @@ extension Maintenance {
                 WHERE i.app = o.app AND i.object_id = o.object_id AND i.valid
                     AND i.updated_at < o.silent_since
                 FOR UPDATE SKIP LOCKED) AS held
+        ), changed AS (
+            UPDATE installations i SET valid = false, invalid_reason = $4, invalidated_at = now()
+            FROM locked l WHERE i.app = l.app AND i.object_id = l.object_id
+            RETURNING 1
         )
-        UPDATE installations i SET valid = false, invalid_reason = $4, invalidated_at = now()
-        FROM locked l WHERE i.app = l.app AND i.object_id = l.object_id
+        SELECT (SELECT count(*) FROM due) AS found, (SELECT count(*) FROM changed) AS changed
         """
 
     private static let deleteSilentSQL = """
@@ -125,8 +134,11 @@ extension Maintenance {
                 WHERE i.app = o.app AND i.object_id = o.object_id
                     AND i.updated_at < o.silent_since
                 FOR UPDATE SKIP LOCKED) AS held
+        ), changed AS (
+            DELETE FROM installations i USING locked l
+            WHERE i.app = l.app AND i.object_id = l.object_id
+            RETURNING 1
         )
-        DELETE FROM installations i USING locked l
-        WHERE i.app = l.app AND i.object_id = l.object_id
+        SELECT (SELECT count(*) FROM due) AS found, (SELECT count(*) FROM changed) AS changed
         """
 }

@@ -73,10 +73,24 @@ extension PushDatabase {
     /// - Throws: `SchemaTooNew` where the schema has left this version behind.
     package func migrate() async throws -> [Int] {
         var applied: [Int] = []
-        for migration in Migration.all where try await apply(migration) {
+        for migration in Migration.all where try await applyPatiently(migration) {
             applied.append(migration.version)
         }
         return applied
+    }
+
+    /// Whoever waits for a table's lock makes all wait who come after him. So a step does not wait
+    /// for long: it gives way, and tries again.
+    private func applyPatiently(_ migration: Migration) async throws -> Bool {
+        var attempts = 1
+        while true {
+            do {
+                return try await apply(migration)
+            } catch let error as StorageError where error.sqlState == "55P03" && attempts < 60 {
+                attempts += 1
+                try await Task.sleep(for: .seconds(1))
+            }
+        }
     }
 
     private func apply(_ migration: Migration) async throws -> Bool {
@@ -112,6 +126,7 @@ extension PushDatabase {
                 throw error
             }
             guard version < migration.version else { return false }
+            _ = try await transaction.execute("SET LOCAL lock_timeout = '3s'")
             for statement in migration.statements {
                 _ = try await transaction.execute(statement)
             }

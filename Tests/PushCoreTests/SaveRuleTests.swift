@@ -234,6 +234,16 @@ struct SaveRuleTests {
         #expect(try decide(client, withID, among: [named]).replaced == [])
     }
 
+    @Test("Parse: a token that more have than can be one phone's is refused (132)")
+    func parseRefusesCrowds() throws {
+        let crowd = try (0...SaveRequest.maximumHolders).map {
+            try installation("o\($0)", ["deviceType": "web", "deviceToken": "t"])
+        }
+        let body: JSONObject = ["deviceToken": "t", "deviceType": "web", "installationId": "new"]
+        #expect(code { try decide(client, body, among: crowd) } == 132)
+        #expect(try decide(client, body, among: Array(crowd.dropLast())).replaced.count == 100)
+    }
+
     @Test("Parse: what it leaves alone stays, but a token leads to one installation only")
     func parseKeepsOneRoute() throws {
         let other = try installation("a", ["deviceToken": "cc", "installationId": "one"])

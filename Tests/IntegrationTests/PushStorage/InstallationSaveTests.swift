@@ -206,6 +206,44 @@ struct InstallationSaveTests {
         }
     }
 
+    @Test("A row that somebody holds delays its own save alone")
+    func heldRowsDelayNobodyElse() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            @Sendable func saved(_ token: String) async throws -> Bool {
+                let object: JSONObject = ["deviceType": "ios", "deviceToken": .string(token)]
+                return try await save(object, in: database).created
+            }
+            #expect(try await saved("aa"))
+            _ = try await fixture.server.query("create table released (at timestamptz)")
+            async let holder = fixture.server.query(
+                """
+                begin; select token from installations where token = 'aa' for update;
+                do $$ begin
+                    while not exists (select from released) loop perform pg_sleep(0.02); end loop;
+                end $$; commit
+                """
+            )
+            _ = try await eventually("the row is held") {
+                try await fixture.server.query(
+                    """
+                    select 1 from pg_locks l join pg_class c on c.oid = l.relation
+                    where c.relname = 'installations' and l.mode = 'RowShareLock'
+                    """
+                ).first
+            }
+            async let held = saved("aa")
+            let others = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for token in ["bb", "cc", "dd"] { group.addTask { try await saved(token) } }
+                return try await group.reduce(into: [Bool]()) { $0.append($1) }
+            }
+            #expect(others == [true, true, true])
+            _ = try await fixture.server.query("insert into released values (now())")
+            #expect(try await held == false)
+            _ = try await holder
+        }
+    }
+
     @Test("Parse: the id's object merges into the older one of its token, and 132 and 136 are told")
     func parseMerges() async throws {
         try await StorageFixture.run { fixture in
