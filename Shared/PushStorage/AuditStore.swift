@@ -20,7 +20,7 @@ package struct AuditEntry: Sendable, Equatable {
     package var at: Instant
 
     package static let maximumTargets = 100
-    package static let maximumTargetBytes = 256
+    package static let maximumTargetBytes = 512
 
     package init(
         app: String,

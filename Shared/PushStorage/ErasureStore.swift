@@ -118,7 +118,11 @@ package struct ErasureStore: Sendable {
                 """
                 INSERT INTO erasures (app, kind, id, names, counts) VALUES ($1, $2, $3, $4, $5)
                 ON CONFLICT (app, kind, id) DO UPDATE SET names = excluded.names,
-                    counts = excluded.counts, cursor_at = NULL, cursor_id = NULL
+                    counts = excluded.counts,
+                    cursor_at = CASE WHEN erasures.names = excluded.names
+                        THEN erasures.cursor_at END,
+                    cursor_id = CASE WHEN erasures.names = excluded.names
+                        THEN erasures.cursor_id END
                 """,
                 Self.key(subject) + [.json(names.json), .json(.object(counts.json))]
             )
@@ -192,7 +196,11 @@ package struct ErasureStore: Sendable {
             let names = try found.first.map { SubjectNames(try $0.json("names")) }
             var counts = ErasureCounts(try found.first?.json("counts").object ?? [:])
             if let names {
-                counts["outboxRecords"] += try await Self.cleanOutbox(names, transaction)
+                counts["outboxRecords"] += try await Self.cleanOutbox(
+                    names,
+                    of: subject.app,
+                    transaction
+                )
                 counts["auditEntries"] += try await transaction.execute(
                     """
                     UPDATE audit SET targets = ARRAY(SELECT CASE WHEN t = ANY ($2::text[])
@@ -378,7 +386,7 @@ extension ErasureStore {
         let pushIDs = pushIDs.sorted()
         let locked = try await transaction.execute(
             """
-            SELECT id, app, event_source, event_id, request, notes
+            SELECT id, app, event_source, event_id, request, notes, status
             FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
             """,
             [.uuidArray(pushIDs)]
@@ -441,9 +449,13 @@ extension ErasureStore {
             let eventID = try row.text("event_id")
             var notes = try row.json("notes").object ?? [:]
             if redaction.isForNobodyElse(request) { notes.removeValue(forKey: "dryRun") }
+            let status = PushStatus(rawValue: try row.text("status"))
+            let isOver = status?.isFinal ?? true
             let after = (
-                request: redaction.redacted(request), eventID: redaction.redacted(eventID),
-                notes: redaction.redacted(.object(notes))
+                request: isOver
+                    ? redaction.redactedSent(request) : redaction.redactedUnsent(request),
+                eventID: redaction.redacted(eventID: eventID),
+                notes: isOver ? redaction.redactedSent(.object(notes)) : .object(notes)
             )
             if after.eventID != eventID {
                 // The event may come again: as nobody is selected any more, it is a push to nobody.
@@ -471,6 +483,7 @@ extension ErasureStore {
     /// Records that were accepted and have not gone to Kafka yet.
     private static func cleanOutbox(
         _ names: SubjectNames,
+        of app: String,
         _ transaction: PostgresTransaction
     ) async throws -> Int {
         let found = try await transaction.execute(
@@ -484,8 +497,10 @@ extension ErasureStore {
         let redaction = Redaction(names)
         var count = 0
         for row in found.rows {
-            guard let object = try? JSONValue.parse(try row.bytes("value")).object else { continue }
-            let after = JSONValue.object(redaction.redacted(object)).bytes
+            guard let object = try? JSONValue.parse(try row.bytes("value")).object,
+                object["app"]?.string == app
+            else { continue }
+            let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
             guard after != (try row.bytes("value")) else { continue }
             _ = try await transaction.execute(
                 "UPDATE outbox SET value = $2 WHERE id = $1",

@@ -46,7 +46,8 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
             error.sqlState == "23505" ? .conflict : .database,
             error.description,
             isRetryable: error.isRetryable,
-            sqlState: error.sqlState
+            // What cannot be sent as it is, a text with NUL, the server would refuse by this.
+            sqlState: error.kind == .encoding ? "22021" : error.sqlState
         )
     }
 

@@ -82,94 +82,167 @@ struct SubjectNames: Equatable, Sendable {
     }
 }
 
-/// Takes a subject's names out of a push's request, so that what is left still reads as a request,
-/// and selects everyone else whom it selected.
+/// Takes a subject's names out of a push's request. What is still to be sent keeps its meaning for
+/// everybody else; of what is over, only texts that are a name as a whole are taken, wherever they are.
+/// Keys stay as they are.
 struct Redaction {
     static let mark = "[erased]"
+    /// In the place of a name where an audience is still to be found: nobody is called so.
+    static let nobody = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
 
     private let names: Set<String>
-    /// Those that are long enough to be looked for inside of other texts.
-    private let inner: [[UInt8]]
+
+    /// Words of requests and of payloads: a user who is called one of them is not looked for there.
+    private static let vocabulary: Set<String> = [
+        "all", "apns", "dev", "fcm", "high", "ios", "android", "windows", "wp", "wns", "mpns",
+        "normal", "prod", "production", "sandbox", "default", "Date", "GeoPoint", "Pointer",
+        "_User", "_Installation", "Increment", "Decrement", "true", "false", "alert",
+    ]
+    /// Fields of a condition whose values are names.
+    private static let namingFields: Set<String> = [
+        "objectId", "installationId", "deviceToken", "registrationId", "deviceUri",
+        "subscriptionUri", "owner", "user", "userId", "identity",
+    ]
+    private static let lists: Set<String> = ["installations", "identities", "tokens"]
 
     init(_ names: SubjectNames) {
         self.names = names.texts
-        inner = names.texts.map { Array($0.utf8) }.filter { $0.count >= 4 }
-            .sorted { $0.count > $1.count }
     }
 
-    /// The request without the names. One that was for this subject alone loses its content, too.
-    func redacted(_ request: JSONObject) -> JSONObject {
+    /// Of a push that is not over: its lists, and what else names whom it is for. One that was for
+    /// this subject alone loses its content, too.
+    func redactedUnsent(_ request: JSONObject) -> JSONObject {
         var result: JSONObject = [:]
-        let isTheirsAlone = isForNobodyElse(request)
-        for (key, value) in request {
+        for (key, value) in withoutTheirContent(request) {
             switch key {
-            case "id", "app", "source": result[key] = value
-            case "data" where isTheirsAlone: result[key] = ["alert": .string(Self.mark)]
-            case "native" where isTheirsAlone: continue
-            default: result[redacted(key)] = redacted(value)
+            case _ where Self.lists.contains(key): result[key] = withoutNames(value)
+            case "where": result[key] = condition(value, field: nil)
+            case "tags":
+                if let text = value.string {
+                    result[key] = .string(tags(text))
+                } else {
+                    result[key] = value
+                }
+            default: result[key] = value
             }
         }
-        if isTheirsAlone, result["data"] == nil { result["data"] = ["alert": .string(Self.mark)] }
         return result
+    }
+
+    /// Of a push that is over.
+    func redactedSent(_ request: JSONObject) -> JSONObject {
+        JSONObject(
+            redactedUnsent(request).map { key, value in
+                (key, Self.lists.contains(key) || key == "app" ? value : redactedSent(value))
+            }
+        )
+    }
+
+    func redactedSent(_ value: JSONValue) -> JSONValue {
+        switch value {
+        case .null, .bool, .integer, .double, .number: return value
+        case .string(let text):
+            return isName(text) && !Self.vocabulary.contains(text) ? .string(Self.mark) : value
+        case .array(let elements): return .array(elements.map(redactedSent))
+        case .object(let object):
+            return .object(JSONObject(object.map { ($0.key, redactedSent($0.value)) }))
+        }
     }
 
     func isForNobodyElse(_ request: JSONObject) -> Bool {
         var named = 0
         for list in ["installations", "identities"] {
             for element in request[list]?.array ?? [] {
-                guard let name = element.string, names.contains(name) else { return false }
+                guard let name = element.string, isName(name) else { return false }
                 named += 1
             }
         }
         for element in request["tokens"]?.array ?? [] {
-            guard let token = element["token"]?.string, names.contains(token) else { return false }
+            guard let token = element["token"]?.string, isName(token) else { return false }
             named += 1
         }
         return named > 0
     }
 
-    /// In lists names are left out; elsewhere a mark stands in their place.
-    func redacted(_ value: JSONValue) -> JSONValue {
+    private func withoutTheirContent(_ request: JSONObject) -> JSONObject {
+        guard isForNobodyElse(request) else { return request }
+        var result = request
+        result.removeValue(forKey: "native")
+        result["data"] = ["alert": .string(Self.mark)]
+        return result
+    }
+
+    private func isName(_ text: String) -> Bool { names.contains(text) }
+
+    private func withoutNames(_ value: JSONValue) -> JSONValue {
+        guard let elements = value.array else { return value }
+        return .array(
+            elements.filter { element in
+                !(element.string.map(isName) ?? false)
+                    && !(element["token"]?.string.map(isName) ?? false)
+            }
+        )
+    }
+
+    /// A name stays a value, so that the condition keeps its form and selects nobody by it.
+    private func condition(_ value: JSONValue, field: String?) -> JSONValue {
         switch value {
         case .null, .bool, .integer, .double, .number: return value
-        case .string(let text): return .string(redacted(text))
+        case .string(let text):
+            guard let field, Self.namingFields.contains(field), isName(text) else { return value }
+            return .string(Self.nobody)
         case .array(let elements):
-            return .array(
-                elements.compactMap { element in
-                    if let text = element.string, names.contains(text) { return nil }
-                    if let token = element["token"]?.string, names.contains(token) { return nil }
-                    return redacted(element)
-                }
-            )
+            return .array(elements.map { condition($0, field: field) })
         case .object(let object):
-            return .object(JSONObject(object.map { (redacted($0.key), redacted($0.value)) }))
+            return .object(
+                JSONObject(
+                    object.map { key, inner in
+                        (key, condition(inner, field: key.hasPrefix("$") ? field : key))
+                    }
+                )
+            )
         }
     }
 
-    func redacted(_ text: String) -> String {
-        if names.contains(text) { return Self.mark }
-        var bytes = Array(text.utf8)
-        var isChanged = false
-        for name in inner where name.count < bytes.count {
-            var start = 0
-            while start + name.count <= bytes.count {
-                let end = start + name.count
-                guard bytes[start..<end].elementsEqual(name),
-                    start == 0 || !Self.isOfWord(bytes[start - 1]),
-                    end == bytes.count || !Self.isOfWord(bytes[end])
-                else {
-                    start += 1
-                    continue
-                }
-                bytes.replaceSubrange(start..<end, with: Self.mark.utf8)
-                start += Self.mark.utf8.count
-                isChanged = true
+    /// `$UserId:{name}` and `$InstallationId:{name}`, with or without the braces.
+    private func tags(_ text: String) -> String {
+        var result = text
+        for name in names {
+            for tag in ["$UserId:", "$InstallationId:"] {
+                result = Self.replaced("\(tag){\(name)}", by: "\(tag){\(Self.nobody)}", in: result)
+                result = Self.replaced("\(tag)\(name)", by: "\(tag)\(Self.nobody)", in: result)
             }
         }
-        return isChanged ? String(decoding: bytes, as: UTF8.self) : text
+        return result
     }
 
-    /// A name that goes on is another's.
+    /// An event's id is its sender's: a name in it is looked for as a word.
+    func redacted(eventID: String) -> String {
+        if isName(eventID) { return Self.mark }
+        // A short name may be a word of any id.
+        let long = names.filter { $0.utf8.count >= 8 }.sorted { $0.utf8.count > $1.utf8.count }
+        return long.reduce(eventID) { Self.replaced($1, by: Self.mark, in: $0) }
+    }
+
+    /// Every place where `name` stands by itself: one that goes on is another's.
+    private static func replaced(_ name: String, by other: String, in text: String) -> String {
+        let (name, other) = (Array(name.utf8), Array(other.utf8))
+        var bytes = Array(text.utf8)
+        var start = 0
+        while start + name.count <= bytes.count {
+            let end = start + name.count
+            if bytes[start..<end].elementsEqual(name), start == 0 || !isOfWord(bytes[start - 1]),
+                end == bytes.count || !isOfWord(bytes[end])
+            {
+                bytes.replaceSubrange(start..<end, with: other)
+                start += other.count
+            } else {
+                start += 1
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
     private static func isOfWord(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

@@ -31,6 +31,8 @@ enum PushRecord {
         ]
         var notes = push.notes
         notes.removeValue(forKey: "notificationId")
+        // One of the payloads is in it.
+        if !withContent { notes.removeValue(forKey: "dryRun") }
         if !notes.isEmpty { object["notes"] = .object(notes) }
         guard withContent else { return object }
         object["eventId"] = .string(push.eventID)

@@ -87,6 +87,8 @@ struct OwnSurface: Sendable {
                 status: 429,
                 detail: "too many requests; try again in \(seconds) s"
             )
+        case let error as StorageError where error.isOfTheValues:
+            HTTPProblem(status: 400, detail: "a value cannot be kept, or compared with")
         case let error as StorageError where error.isRetryable:
             HTTPProblem(
                 status: 503,

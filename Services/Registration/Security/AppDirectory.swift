@@ -55,6 +55,9 @@ actor AppDirectory: ServicePart {
     private let database: PushDatabase
     private let keys: KeyRing
     private var entries: [String: Entry] = [:]
+    /// Names that nobody has, and when that was found: who makes them up asks the database seldom.
+    private var misses: [String: ContinuousClock.Instant] = [:]
+    private static let missLifetime = Duration.seconds(1)
     /// Counts notices: what was read before one is not kept after it.
     private var notices = 0
 
@@ -90,16 +93,23 @@ actor AppDirectory: ServicePart {
     func hub(_ name: String) async throws -> AppAccess? {
         guard AppID.isWellFormed(name) else { return nil }
         if let app = try await find(name) { return app }
-        guard let id = try await database.apps.id(folding: name), id != name else { return nil }
+        let missed = "hub " + name
+        if isMissing(missed) { return nil }
+        guard let id = try await database.apps.id(folding: name), id != name else {
+            miss(missed)
+            return nil
+        }
         return try await find(id)
     }
 
     func find(_ id: String) async throws -> AppAccess? {
         let now = ContinuousClock.now
         if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }
+        if isMissing(id) { return nil }
         let noticesBefore = notices
         guard let stored = try await database.apps.find(id) else {
             entries[id] = nil
+            miss(id)
             return nil
         }
         let retired = try await database.apps.retiredKeys(id)
@@ -117,6 +127,16 @@ actor AppDirectory: ServicePart {
         if entries.count >= Self.maximumEntries { entries.removeAll() }
         entries[id] = Entry(app: app, readAt: now)
         return app
+    }
+
+    private func isMissing(_ name: String) -> Bool {
+        guard let at = misses[name] else { return false }
+        return ContinuousClock.now - at < Self.missLifetime
+    }
+
+    private func miss(_ name: String) {
+        if misses.count >= Self.maximumEntries { misses = [:] }
+        misses[name] = .now
     }
 
     private func opened(_ sealed: [UInt8], _ context: String) throws -> String {

@@ -71,31 +71,49 @@ final class RequestGuard: @unchecked Sendable {
         _ handler: (Visit) async throws -> HTTPServerResponse
     ) async rethrows -> HTTPServerResponse {
         let visit = Visit(request, at: self)
-        var response = try await handler(visit)
+        var response: HTTPServerResponse
+        do {
+            response = try await handler(visit)
+        } catch {
+            // The router answers for what no surface can tell.
+            await writeDown(visit, action, Self.targets(of: request, nil), status: 500)
+            throw error
+        }
         if response.status == 429, let seconds = visit.retryAfterSeconds {
             response.headers["retry-after"] = String(seconds)
         }
-        if let app = visit.masterOf, !visit.isWrittenDown {
-            var targets = visit.targets
-            if targets.isEmpty { targets = Self.targets(of: request, response) }
-            await audit.record(
-                AuditEntry(
-                    app: app,
-                    actor: Self.masterKeyActor,
-                    action: action,
-                    targets: targets,
-                    address: visit.address,
-                    status: response.status
-                )
-            )
-        }
+        await writeDown(
+            visit,
+            action,
+            Self.targets(of: request, response),
+            status: response.status
+        )
         return response
+    }
+
+    private func writeDown(
+        _ visit: Visit,
+        _ action: String,
+        _ targets: [String],
+        status: Int
+    ) async {
+        guard let app = visit.masterOf, !visit.isWrittenDown else { return }
+        await audit.record(
+            AuditEntry(
+                app: app,
+                actor: Self.masterKeyActor,
+                action: action,
+                targets: visit.targets.isEmpty ? targets : visit.targets,
+                address: visit.address,
+                status: status
+            )
+        )
     }
 
     /// What nobody has noted: the ids in the path, and of what was made the one in its location.
     private static func targets(
         of request: HTTPServerRequest,
-        _ response: HTTPServerResponse
+        _ response: HTTPServerResponse?
     ) -> [String] {
         let parameters = request.pathParameters.sorted { $0.key < $1.key }
         let named = parameters.flatMap { name, value -> [String] in
@@ -107,19 +125,24 @@ final class RequestGuard: @unchecked Sendable {
             default: [value]
             }
         }
-        guard response.status == 201, let location = response.headers["location"] else {
-            return named
-        }
+        guard let response, response.status == 201, let location = response.headers["location"]
+        else { return named }
         let made = location.prefix { $0 != "?" }.split(separator: "/").last ?? ""
         return named + [String(made)]
     }
 
     fileprivate func address(of request: HTTPServerRequest) -> NetworkAddress? {
-        limits.caller(
+        // A proxy may add a line of its own; the lines are one list, in their order.
+        let lines = limits.trustedProxies.isEmpty ? [] : request.headers.all("x-forwarded-for")
+        return limits.caller(
             peer: request.remoteAddress,
-            forwardedFor: limits.trustedProxies.isEmpty ? nil : request.header("x-forwarded-for")
+            forwardedFor: lines.isEmpty ? nil : lines.joined(separator: ",")
         )
     }
+
+    /// Keys of fewer bytes could be found by trying, so beyond the limit of failures they are not
+    /// looked at; a longer one that is right is let in from anywhere, however many others fail.
+    private static let unguessableKeyBytes = 20
 
     fileprivate func admit(
         from address: NetworkAddress?,
@@ -131,17 +154,33 @@ final class RequestGuard: @unchecked Sendable {
         let subscriber = address?.subscriber
         if let subscriber {
             try take(addresses?.take(subscriber, now: now), .address)
-            try take(failures?.look(subscriber, now: now), .failures)
         }
-        guard let app = try await apps.find(id), app.accepts(rights, isProved) else {
+        let over = subscriber.flatMap { failures?.look($0, now: now) }
+        var found: AppAccess?
+        if AppID.isWellFormed(id) { found = try await apps.find(id) }
+        let isAccepted = found?.accepts(rights) { key in
+            let isRight = isProved(key)
+            return isRight && (over == nil || key.utf8.count >= Self.unguessableKeyBytes)
+        }
+        guard let app = found, isAccepted == true else {
+            try take(over, .failures)
             if let subscriber { _ = failures?.take(subscriber, now: now) }
             throw RequestRefusal.unauthorized
         }
+        try countRequest(of: app, rights, now: now)
+        return app
+    }
+
+    /// Counts a request, or an item of a batch, against what its key may ask.
+    fileprivate func countRequest(
+        of app: AppAccess,
+        _ rights: CallerRights,
+        now: ContinuousClock.Instant = .now
+    ) throws {
         let key = rights == .master ? app.id + "/master" : app.id + "/app"
         try take(keys?.take(key, now: now), .key)
         let limit = app.settings.maximumRequestsPerMinute
         try take(appLimits.take("requests " + key, limit: limit, now: now), .app)
-        return app
     }
 
     fileprivate func countPush(of app: AppAccess) throws {
@@ -213,6 +252,13 @@ final class Visit: @unchecked Sendable {
     /// - Throws: `RequestRefusal.tooManyRequests`.
     func countPush(of app: AppAccess) throws {
         do { try door.countPush(of: app) } catch { throw remembered(error) }
+    }
+
+    /// Counts an item of a batch as a request of its own.
+    ///
+    /// - Throws: `RequestRefusal.tooManyRequests`.
+    func countItem(of app: AppAccess, _ rights: CallerRights) throws {
+        do { try door.countRequest(of: app, rights) } catch { throw remembered(error) }
     }
 
     private func remembered(_ error: any Error) -> any Error {

@@ -154,7 +154,7 @@ struct KeyTests {
             let all = try await database.audit.list(app: "shop", since: nil, limit: 10)
             #expect(all.map(\.action) == ["PUT /1.1/installations/:id", "old"])
             #expect(all.first?.targets.count == AuditEntry.maximumTargets)
-            #expect(all.first?.targets[0] == String(repeating: "é", count: 128))
+            #expect(all.first?.targets[0] == String(repeating: "é", count: 256))
             #expect(all.first?.targets[1] == "nul")
             #expect(all.first?.targets[2] == "\"{},")
             #expect(all.first?.address == "192.0.2.1")
