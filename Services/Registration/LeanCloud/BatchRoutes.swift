@@ -83,7 +83,6 @@ extension LeanCloudSurface {
             inner.prodHeader = call.prodHeader
             inner.base = call.base
             inner.isInBatch = true
-            try call.caller.visit?.countItem(of: call.caller.app, call.caller.rights)
             for id in (parameters["id"] ?? "").split(separator: ",") {
                 call.caller.visit?.note(String(id))
             }
@@ -92,10 +91,10 @@ extension LeanCloudSurface {
         throw LeanCloudSurface.nothing(at: "/1.1/" + item.segments.joined(separator: "/"))
     }
 
-    /// What one item failed by. A fault of the service itself, or a stop, fails the whole.
+    /// What one item failed by. Those before it are done, so only a stop fails the whole.
     private static func told(_ error: any Error) throws -> LeanCloudError {
-        guard let told = LeanCloudError(error) else { throw error }
-        return told
+        if error is CancellationError { throw error }
+        return LeanCloudError(error) ?? .internal
     }
 }
 
