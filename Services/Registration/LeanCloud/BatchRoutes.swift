@@ -83,6 +83,7 @@ extension LeanCloudSurface {
             inner.prodHeader = call.prodHeader
             inner.base = call.base
             inner.isInBatch = true
+            try call.caller.visit?.countItem(of: call.caller.app, call.caller.rights)
             for id in (parameters["id"] ?? "").split(separator: ",") {
                 call.caller.visit?.note(String(id))
             }
