@@ -181,6 +181,7 @@ extension ParseSurface {
                 guard left > 0 else {
                     throw ObjectError(code: 116, "The answers before are too large in all.")
                 }
+                try caller.visit?.countItem(of: caller.app, caller.rights)
                 let route = try ParseRoute(item.method, item.path)
                 if item.path.count > 1, let id = item.path.last { caller.visit?.note(id) }
                 let answer = JSONValue.object(
