@@ -21,6 +21,7 @@ package struct HubTemplateStore: Sendable {
     ///   - limit: How many the app may have afterwards, where any of them is new.
     /// - Returns: `false` where the app has too many; those that no device holds, an hour after they
     ///   were written down, make room first.
+    /// - Throws: `StorageError`.
     package func know(
         _ names: Set<String>,
         app: String,

@@ -115,6 +115,7 @@ extension AzureSurface {
     ///   - caller: The app's.
     ///   - namesChannel: Whether the caller does.
     ///   - make: May be called again.
+    /// - Throws: What `make` throws; `AzureError`, `InstallationError`, `StorageError`.
     private func save(
         _ expected: HubInstallation,
         of caller: Caller,
