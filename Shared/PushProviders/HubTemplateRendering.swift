@@ -180,7 +180,8 @@ struct HubExpression: Equatable {
     static func fill(_ value: JSONValue, _ properties: [String: String]) -> JSONValue? {
         var room = maximumBytes
         let filled = fill(value, properties, room: &room)
-        return room >= 0 ? filled : nil
+        guard room >= 0 else { return nil }
+        return filled
     }
 
     private static func fill(
