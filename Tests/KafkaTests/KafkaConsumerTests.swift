@@ -260,7 +260,13 @@ struct KafkaConsumerTests {
             }
             try cluster.setBroker(isUp: true)
             #expect(try await sending.value.allSatisfy { $0 == nil })
-            #expect(try await running.consume(10).map(\.number) == Array(10..<20))
+            // The broker may have left before it heard of the first ten: those come once more then.
+            var fresh: [Int] = []
+            while fresh.count < 10 {
+                for number in try await running.consume(1).map(\.number)
+                where number >= 10 && !fresh.contains(number) { fresh.append(number) }
+            }
+            #expect(fresh == Array(10..<20))
             try await eventually("both are ready again") {
                 running.consumer.notReadyReason() == nil && producer.notReadyReason() == nil
             }
