@@ -22,13 +22,21 @@ package struct Timestamp: Sendable, Equatable {
         let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
         let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
         let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-        return padded(year, 4) + "-" + padded(month, 2) + "-" + padded(day, 2) + "T"
-            + padded(second / 3600, 2) + ":" + padded(second / 60 % 60, 2) + ":"
-            + padded(second % 60, 2) + "." + padded(milliseconds, 3) + "Z"
+        var text: [UInt8] = []
+        text.reserveCapacity(24)
+        for (number, width, separator) in [
+            (year, 4, "-"), (month, 2, "-"), (day, 2, "T"), (second / 3600, 2, ":"),
+            (second / 60 % 60, 2, ":"), (second % 60, 2, "."), (milliseconds, 3, "Z"),
+        ] as [(Int, Int, Unicode.Scalar)] {
+            append(number, width, to: &text)
+            text.append(UInt8(ascii: separator))
+        }
+        return String(decoding: text, as: UTF8.self)
     }
 }
 
-private func padded(_ number: Int, _ width: Int) -> String {
-    let digits = String(number)
-    return String(repeating: "0", count: max(0, width - digits.count)) + digits
+/// In digits, with zeros before where it has fewer than `width`.
+private func append(_ number: Int, _ width: Int, to text: inout [UInt8]) {
+    if number >= 10 || width > 1 { append(number / 10, width - 1, to: &text) }
+    text.append(UInt8(ascii: "0") + UInt8(abs(number % 10)))
 }

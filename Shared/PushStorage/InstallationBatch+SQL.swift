@@ -4,14 +4,23 @@ import PushCore
 
 // The transaction of a batch, in two round trips and a commit: lock all keys in one order and read
 // what they find; write what came of it.
+//
+// Rows are not locked when they are read: a lock is a second write of each row. What is written is
+// the version that was read, or the batch is begun again, and then with locks.
 
 extension InstallationBatch {
+    /// Somebody has written a row since the batch read it, or the batch writes what it must hold.
+    struct NeedsLocks: Error {}
+
     /// - Returns: An outcome for each, in their order; nothing of it is durable before the commit.
+    /// - Throws: `NeedsLocks`, where it was called without: the transaction is to be rolled back,
+    ///   and the same done with them.
     static func run(
         _ saves: [InstallationSave],
+        locksRows: Bool,
         _ transaction: PostgresTransaction
     ) async throws -> [SaveOutcome] {
-        var batch = InstallationBatch(try await read(saves, transaction))
+        var batch = try await read(saves, locksRows: locksRows, transaction)
         var outcomes: [SaveOutcome] = []
         var done: [(index: Int, row: RowID, installation: Installation, created: Bool)] = []
         for (index, save) in saves.enumerated() {
@@ -38,7 +47,16 @@ extension InstallationBatch {
                 outcomes.append(.failed(error))
             }
         }
+        guard locksRows || (batch.deleted.isEmpty && batch.vacated.isEmpty) else {
+            throw NeedsLocks()
+        }
         let times = try await batch.write(transaction)
+        guard times.count == batch.changed.count else {
+            if locksRows {
+                throw StorageError(.conflict, "a locked installation changed", isRetryable: true)
+            }
+            throw NeedsLocks()
+        }
         for (index, row, installation, created) in done {
             var installation = installation
             if let (createdAt, updatedAt) = times[row] {
@@ -77,8 +95,9 @@ extension InstallationBatch {
 
     private static func read(
         _ saves: [InstallationSave],
+        locksRows: Bool,
         _ transaction: PostgresTransaction
-    ) async throws -> [Installation] {
+    ) async throws -> InstallationBatch {
         var wanted = Wanted()
         for save in saves { wanted.add(save) }
         var statements: [(sql: String, parameters: [PostgresValue])] = [
@@ -88,9 +107,13 @@ extension InstallationBatch {
             statements.append((lockSQL, [.textArray(wanted.lockNames.sorted())]))
         }
         let unroutedSQL = wanted.unrouted.isEmpty ? "" : unroutedSQL
-        statements.append((readSQL + unroutedSQL + lockRowsSQL, wanted.parameters))
-        let results = try await transaction.pipeline(statements)
-        return try results[results.count - 1].rows.map(InstallationStore.installation)
+        let rowsSQL = locksRows ? lockRowsSQL : rowsSQL
+        statements.append((readSQL + unroutedSQL + rowsSQL, wanted.parameters))
+        let rows = try await transaction.pipeline(statements)[statements.count - 1].rows
+        let installations = try rows.map(InstallationStore.installation)
+        guard !locksRows else { return InstallationBatch(installations) }
+        let versions = try zip(installations, rows).map { ($0.rowID, try $1.text("version")) }
+        return InstallationBatch(installations, versions: versions)
     }
 
     /// Nobody waits for long where others wait behind him. A condition may take the database long,
@@ -192,6 +215,13 @@ extension InstallationBatch {
 
         """
 
+    private static let rowsSQL = """
+        ), ordered AS MATERIALIZED (SELECT * FROM wanted)
+        SELECT n.* FROM ordered o CROSS JOIN LATERAL (
+            SELECT \(InstallationStore.columns), i.xmin::text AS version FROM installations i
+            WHERE i.app = o.app AND i.object_id = o.object_id) AS n
+        """
+
     /// One by one, in the order that all who lock installations keep.
     private static let lockRowsSQL = """
         ), ordered AS MATERIALIZED (SELECT * FROM wanted ORDER BY app, object_id)
@@ -218,11 +248,14 @@ extension InstallationBatch {
             _ = try await transaction.pipeline(statements)
             return [:]
         }
-        let values = rows.compactMap { row in self[row].map { ($0, isNew(row)) } }
-        statements.append((Self.upsertSQL, Self.parameters(values)))
+        for (sql, rows) in [
+            (Self.updateSQL, rows.filter { !isNew($0) }), (Self.insertSQL, rows.filter(isNew)),
+        ] where !rows.isEmpty {
+            statements.append((sql, parameters(rows)))
+        }
         let results = try await transaction.pipeline(statements)
         var times: [RowID: (createdAt: Instant, updatedAt: Instant)] = [:]
-        for row in results[results.count - 1].rows {
+        for row in results.flatMap(\.rows) {
             let id = RowID(app: try row.text("app"), objectID: try row.text("object_id"))
             times[id] = (try row.instant("created_at"), try row.instant("updated_at"))
         }
@@ -245,9 +278,8 @@ extension InstallationBatch {
         WHERE i.app = w.app AND i.object_id = w.object_id
         """
 
-    /// Its times are the database's: "created before the push" must not depend on two clocks. A
-    /// column that is written as it was costs no index anything.
-    private static let upsertSQL = """
+    /// Its times are the database's: "created before the push" must not depend on two clocks.
+    private static let insertSQL = """
         INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
             environment, identity, channels, installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
@@ -255,45 +287,66 @@ extension InstallationBatch {
         SELECT app, object_id, device_type, provider, token, sha256(convert_to(token, 'UTF8')),
             environment, identity, channels::text[], installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            date_trunc('milliseconds', now()),
-            date_trunc('milliseconds', CASE WHEN is_new THEN now() ELSE clock_timestamp() END)
-        FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-            $7::text[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::text[],
-            $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::boolean[], $18::text[],
-            $19::timestamptz[], $20::boolean[])
-            AS w(app, object_id, device_type, provider, token, environment, identity, channels,
-                installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile,
-                fields, valid, invalid_reason, token_updated_at, is_new)
-        ON CONFLICT (app, object_id) DO UPDATE SET device_type = EXCLUDED.device_type,
-            provider = EXCLUDED.provider, token = EXCLUDED.token,
-            token_hash = EXCLUDED.token_hash, environment = EXCLUDED.environment,
-            identity = EXCLUDED.identity, channels = EXCLUDED.channels,
-            installation_id = EXCLUDED.installation_id, badge = EXCLUDED.badge,
-            time_zone = EXCLUDED.time_zone, locale = EXCLUDED.locale,
-            apns_topic = EXCLUDED.apns_topic, vendor = EXCLUDED.vendor,
-            device_profile = EXCLUDED.device_profile, fields = EXCLUDED.fields,
-            valid = EXCLUDED.valid, invalid_reason = EXCLUDED.invalid_reason,
-            token_updated_at = EXCLUDED.token_updated_at, updated_at = EXCLUDED.updated_at,
-            invalidated_at = CASE WHEN EXCLUDED.invalid_reason IS NOT NULL
-                THEN installations.invalidated_at END
+            date_trunc('milliseconds', now()), date_trunc('milliseconds', now())
+        FROM \(written)
         RETURNING app, object_id, created_at, updated_at
         """
 
-    private static func parameters(_ rows: [(Installation, isNew: Bool)]) -> [PostgresValue] {
-        let values = rows.map(\.0)
+    /// A column that is written as it was costs no index anything. What is large and as it was is
+    /// not sent.
+    private static let updateSQL = """
+        UPDATE installations i SET device_type = w.device_type, provider = w.provider,
+            token = w.token,
+            token_hash = CASE WHEN i.token = w.token THEN i.token_hash
+                ELSE sha256(convert_to(w.token, 'UTF8')) END,
+            environment = w.environment, identity = w.identity,
+            channels = coalesce(w.channels::text[], i.channels),
+            installation_id = w.installation_id, badge = w.badge, time_zone = w.time_zone,
+            locale = w.locale, apns_topic = w.apns_topic, vendor = w.vendor,
+            device_profile = w.device_profile, fields = coalesce(w.fields, i.fields),
+            valid = w.valid, invalid_reason = w.invalid_reason,
+            token_updated_at = w.token_updated_at,
+            updated_at = date_trunc('milliseconds', clock_timestamp()),
+            invalidated_at = CASE WHEN w.invalid_reason IS NOT NULL THEN i.invalidated_at END
+        FROM \(written)
+        WHERE i.app = w.app AND i.object_id = w.object_id
+            AND (w.version IS NULL OR i.xmin = w.version::xid)
+        RETURNING i.app, i.object_id, i.created_at, i.updated_at
+        """
+
+    private static let written = """
+        unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+            $7::text[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::text[],
+            $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::boolean[], $18::text[],
+            $19::timestamptz[], $20::text[])
+            AS w(app, object_id, device_type, provider, token, environment, identity, channels,
+                installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile,
+                fields, valid, invalid_reason, token_updated_at, version)
+        """
+
+    private func parameters(_ rows: [RowID]) -> [PostgresValue] {
+        let changes = rows.compactMap { row in self[row].map { (before: was(row), now: $0) } }
+        let values = changes.map(\.now)
         func texts(_ value: (Installation) -> String?) -> PostgresValue {
             .textArray(values.map(value))
+        }
+        let channels = changes.map { before, now in
+            before?.channels.isIdentical(to: now.channels) == true
+                ? nil : Self.arrayLiteral(now.channels)
+        }
+        let fields = changes.map { before, now -> JSONValue? in
+            guard before?.fields.isIdentical(to: now.fields) != true else { return nil }
+            return .object(now.fields)
         }
         return [
             texts(\.app), texts(\.objectID), texts(\.deviceType), texts(\.platform?.rawValue),
             texts(\.token), texts(\.environment.rawValue), texts(\.identity),
-            texts { arrayLiteral($0.channels) }, texts(\.installationID),
-            .integerArray(values.map(\.badge)), texts(\.timeZone), texts(\.locale),
-            texts(\.apnsTopic), texts(\.vendor), texts(\.deviceProfile),
-            .jsonArray(values.map { .object($0.fields) }), .booleanArray(values.map(\.isValid)),
+            .textArray(channels), texts(\.installationID), .integerArray(values.map(\.badge)),
+            texts(\.timeZone), texts(\.locale), texts(\.apnsTopic), texts(\.vendor),
+            texts(\.deviceProfile), .jsonArray(fields), .booleanArray(values.map(\.isValid)),
             texts(\.invalidReason),
             .timestampArray(values.map { $0.tokenUpdatedAt?.microseconds }),
-            .booleanArray(rows.map(\.isNew)),
+            .textArray(rows.map(version)),
         ]
     }
 
@@ -336,6 +389,43 @@ extension JSONValue {
         case .string(let text): text.utf8.count + 3
         case .array(let elements): elements.reduce(2) { $0 + $1.approximateBytes + 1 }
         case .object(let object): object.approximateBytes
+        }
+    }
+}
+
+// Texts that Swift calls equal, because they mean the same characters, may be other bytes.
+
+extension [String] {
+    fileprivate func isIdentical(to other: [String]) -> Bool {
+        count == other.count && zip(self, other).allSatisfy { $0.isIdentical(to: $1) }
+    }
+}
+
+extension String {
+    fileprivate func isIdentical(to other: String) -> Bool {
+        utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
+    }
+}
+
+extension JSONObject {
+    /// The same members in the same order, byte by byte.
+    fileprivate func isIdentical(to other: JSONObject) -> Bool {
+        count == other.count
+            && zip(self, other).allSatisfy { mine, others in
+                mine.key.isIdentical(to: others.key) && mine.value.isIdentical(to: others.value)
+            }
+    }
+}
+
+extension JSONValue {
+    fileprivate func isIdentical(to other: JSONValue) -> Bool {
+        switch (self, other) {
+        case (.string(let mine), .string(let others)): mine.isIdentical(to: others)
+        case (.array(let mine), .array(let others)):
+            mine.count == others.count
+                && zip(mine, others).allSatisfy { $0.isIdentical(to: $1) }
+        case (.object(let mine), .object(let others)): mine.isIdentical(to: others)
+        default: self == other
         }
     }
 }

@@ -41,6 +41,7 @@ struct InstallationBatch {
 
     /// As they were before the batch.
     private let before: [RowID: Installation]
+    private let versions: [RowID: String]
     private var current: [RowID: Installation]
     private(set) var changed: Set<RowID> = []
     private(set) var deleted: Set<RowID> = []
@@ -56,8 +57,12 @@ struct InstallationBatch {
         var text: String
     }
 
-    init(_ rows: [Installation]) {
+    /// - Parameters:
+    ///   - rows: Those that the saves may concern.
+    ///   - versions: Of rows that are not locked.
+    init(_ rows: [Installation], versions: [(RowID, String)] = []) {
         before = Dictionary(rows.map { ($0.rowID, $0) }, uniquingKeysWith: { first, _ in first })
+        self.versions = Dictionary(versions, uniquingKeysWith: { first, _ in first })
         current = before
         for row in rows { remember(row) }
     }
@@ -190,7 +195,10 @@ struct InstallationBatch {
 
     subscript(row: RowID) -> Installation? { current[row] }
 
+    func was(_ row: RowID) -> Installation? { before[row] }
     func isNew(_ row: RowID) -> Bool { before[row] == nil }
+    /// What it must still be when it is written; `nil` where it is locked, or new.
+    func version(_ row: RowID) -> String? { versions[row] }
 
     /// The rows whose unique keys another may be given in the same statement.
     var vacated: [RowID] {

@@ -166,13 +166,18 @@ final class InstallationSaves: Sendable {
 
     private func run(_ batch: [Waiting], of name: LineName, in database: PushDatabase) async {
         var turns = [batch]
+        // With a condition the row must stay as it was when it was asked.
+        var locksRows = name == .slow
         while let turn = turns.popLast() {
             do {
                 let saves = turn.map(\.save)
-                let outcomes = try await database.transaction { transaction in
-                    try await InstallationBatch.run(saves, transaction)
+                let outcomes = try await database.transaction { [locksRows] transaction in
+                    try await InstallationBatch.run(saves, locksRows: locksRows, transaction)
                 }
                 settle(turn, outcomes, in: name)
+            } catch is InstallationBatch.NeedsLocks {
+                locksRows = true
+                turns.append(turn)
             } catch {
                 if turn.count == 1, name == .plain, Self.isWaitForOne(error) {
                     var waiting = turn[0]

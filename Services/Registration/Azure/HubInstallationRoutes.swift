@@ -184,8 +184,7 @@ extension AzureSurface {
 extension Installation {
     fileprivate static func fresh(_ app: String) -> Installation {
         let now = Instant.now()
-        let random = randomBytes(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-        return Installation(app: app, objectID: ObjectID.make(at: now, random: random), at: now)
+        return Installation(app: app, objectID: newObjectID(at: now), at: now)
     }
 }
 

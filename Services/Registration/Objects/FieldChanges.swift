@@ -30,7 +30,7 @@ package struct FieldChanges: Sendable {
             throw ObjectError(code: 116, "Too many keys: at most \(Self.maximumKeys).")
         }
         for (key, value) in body where !Self.serverOwned.contains(key) {
-            let path = key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+            let path = Self.path(key)
             guard path.count <= Self.maximumPathSegments, path.allSatisfy({ !$0.isEmpty }) else {
                 throw ObjectError(code: 105, "Bad key name: \(key.prefix(100))")
             }
@@ -41,6 +41,11 @@ package struct FieldChanges: Sendable {
             guard path[0] != HubTemplate.field else { continue }
             try apply(value, at: path, key: key)
         }
+    }
+
+    private static func path(_ key: String) -> [String] {
+        guard key.utf8.contains(UInt8(ascii: ".")) else { return [key] }
+        return key.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
     }
 
     private mutating func apply(

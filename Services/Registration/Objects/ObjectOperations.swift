@@ -45,8 +45,9 @@ struct ObjectOperations: Sendable {
         let updatedAt: Instant
         /// False where an object that was there already took the save.
         let isNew: Bool
-        /// The whole object, as read.
-        let object: JSONObject
+        /// The whole object, as read: most answers do without.
+        var object: JSONObject { whole() }
+        private let whole: @Sendable () -> JSONObject
         /// What operators made of the keys that they changed, but for those they deleted.
         let results: JSONObject
     }
@@ -67,10 +68,8 @@ struct ObjectOperations: Sendable {
     ) async throws -> Saved {
         let app = caller.app.id
         let now = Instant.now()
-        let id = ObjectID.make(at: now, random: randomUInt64())
         switch objectClass {
         case .installation:
-            let fresh = Installation(app: app, objectID: id, at: now)
             // Operations on a new object start from nothing: the keys are those of the result.
             let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
             let kept = try await database.installations.save(
@@ -78,7 +77,9 @@ struct ObjectOperations: Sendable {
                 keys: keys,
                 rule: rule
             ) { existing in
-                try (existing ?? fresh).changed(by: body, now: now)
+                let installation =
+                    existing ?? Installation(app: app, objectID: newObjectID(at: now), at: now)
+                return try installation.changed(by: body, now: now)
             }
             saved.add()
             return Saved(kept.installation, isNew: kept.created, body: body)
@@ -86,7 +87,13 @@ struct ObjectOperations: Sendable {
             try requireMaster(caller, for: "Creating an identity")
             let fields = try identityFields(body, from: [:])
             let kept = try await database.identities.create(
-                Identity(app: app, objectID: id, fields: fields, createdAt: now, updatedAt: now)
+                Identity(
+                    app: app,
+                    objectID: newObjectID(at: now),
+                    fields: fields,
+                    createdAt: now,
+                    updatedAt: now
+                )
             )
             return Saved(kept, isNew: true, body: body)
         case .pushRecord:
@@ -477,8 +484,8 @@ extension ObjectOperations.Saved {
             createdAt: installation.createdAt,
             updatedAt: installation.updatedAt,
             isNew: isNew,
-            whole: installation.wholeObject,
-            body: body
+            body: body,
+            whole: { installation.wholeObject }
         )
     }
 
@@ -488,8 +495,8 @@ extension ObjectOperations.Saved {
             createdAt: identity.createdAt,
             updatedAt: identity.updatedAt,
             isNew: isNew,
-            whole: identity.wholeObject,
-            body: body
+            body: body,
+            whole: { identity.wholeObject }
         )
     }
 
@@ -498,20 +505,25 @@ extension ObjectOperations.Saved {
         createdAt: Instant,
         updatedAt: Instant,
         isNew: Bool,
-        whole: JSONObject,
-        body: JSONObject
+        body: JSONObject,
+        whole: @escaping @Sendable () -> JSONObject
     ) {
         var results: JSONObject = [:]
-        for (key, value) in body {
-            guard let operation = value["__op"]?.string, operation != "Delete" else { continue }
-            let name = String(key.prefix { $0 != "." })
-            if let value = whole[name] { results[name] = value }
+        let operated = body.filter { _, value in
+            value["__op"]?.string.map { $0 != "Delete" } ?? false
+        }
+        if !operated.isEmpty {
+            let object = whole()
+            for (key, _) in operated {
+                let name = String(key.prefix { $0 != "." })
+                if let value = object[name] { results[name] = value }
+            }
         }
         self.objectID = objectID
         self.createdAt = createdAt
         self.updatedAt = updatedAt
         self.isNew = isNew
-        object = whole
+        self.whole = whole
         self.results = results
     }
 }
@@ -553,6 +565,6 @@ extension Where {
     }
 }
 
-func randomUInt64() -> UInt64 {
-    randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) }
+func newObjectID(at now: Instant) -> String {
+    ObjectID.make(at: now, random: randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) })
 }

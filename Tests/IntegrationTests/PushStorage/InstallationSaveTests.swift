@@ -73,6 +73,55 @@ struct InstallationSaveTests {
         }
     }
 
+    @Test("200 updates of one object from two replicas at once: none is written over")
+    func updatesAddUp() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.another { other in
+                let objectID = try await save(
+                    ["deviceType": "ios", "deviceToken": "ab12", "n": 0, "channels": ["kept"]],
+                    in: fixture.database
+                ).installation.objectID
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for number in 0..<200 {
+                        group.addTask {
+                            _ = try await (number % 2 == 0 ? fixture.database : other)
+                                .installations.update(
+                                    app: app,
+                                    objectID: objectID
+                                ) { installation in
+                                    let n = installation.fields["n"]?.integer ?? -1000
+                                    installation.fields["n"] = JSONValue(n + 1)
+                                }
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let kept = try #require(try await all(other).first)
+                #expect(kept.fields["n"] == 200)
+                #expect(kept.channels == ["kept"])
+            }
+        }
+    }
+
+    @Test("Texts that mean the same characters in other bytes are written")
+    func equivalentTextsDiffer() async throws {
+        try await StorageFixture.run { fixture in
+            let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}")
+            for text in [composed, decomposed] {
+                _ = try await save(
+                    [
+                        "deviceType": "ios", "deviceToken": "ab12", "place": .string(text),
+                        "channels": [.string(text)],
+                    ],
+                    in: fixture.database
+                )
+            }
+            let kept = try #require(try await all(fixture.database).first)
+            #expect(kept.fields["place"]?.string.map { Array($0.utf8) } == Array(decomposed.utf8))
+            #expect(kept.channels.map { Array($0.utf8) } == [Array(decomposed.utf8)])
+        }
+    }
+
     @Test("Tokens that many devices pass round: never two rows of one, never a failure")
     func tokensGoRound() async throws {
         try await StorageFixture.run { fixture in
