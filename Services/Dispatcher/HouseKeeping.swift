@@ -4,7 +4,8 @@ import PushCore
 import PushStorage
 import ServiceKit
 
-/// Makes the partitions of the days to come and drops what is older than it is kept (promise 12).
+/// Makes the partitions of the days to come, drops what is older than it is kept (promise 12), and
+/// finishes erasures that were cut short.
 /// Every replica does it; the database lets one at a time.
 ///
 /// Shutdown: between two rounds.
@@ -32,6 +33,12 @@ struct HouseKeeping: ServicePart {
                     + report.auditDeleted
                 if report.partitionsDropped + deleted > 0 {
                     runtime.log.info("dropped what is old", [.count: .integer(deleted)])
+                }
+                if report.erasuresFinished > 0 {
+                    runtime.log.info(
+                        "finished erasures that were cut short",
+                        [.count: .integer(report.erasuresFinished)]
+                    )
                 }
                 let wait = deleted >= 10_000 ? Self.busyWait : Self.idleWait
                 try? await runtime.mainLoop.sleep(for: wait)

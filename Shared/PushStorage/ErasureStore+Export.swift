@@ -79,20 +79,16 @@ extension ErasureStore {
         into export: inout SubjectExport
     ) async throws {
         var cursor: (Int64?, String?) = (nil, nil)
-        var hasMore = true
-        while hasMore {
-            let parameters = Self.pageParameters(subject.app, names, after: cursor)
-            let rows = try await database.transaction { transaction in
+        while true {
+            let after = cursor
+            let page = try await database.transaction { transaction in
                 try await DeliveryStore.planByIndex(transaction)
-                return try await transaction.execute(Self.pageSQL, parameters).rows
+                return try await Self.page(of: subject.app, names, after: after, transaction)
             }
-            guard let last = rows.last else { return }
-            cursor = (try last.timestampMicroseconds("created_at"), try last.uuid("id"))
-            hasMore = rows.count == Self.page
-            let named = try rows.filter { try $0.boolean("is_named") }.map { try $0.uuid("id") }
-            let delivered = try rows.filter { try $0.boolean("is_delivered") }.map {
-                try $0.uuid("id")
-            }
+            guard let last = page.last else { return }
+            cursor = (last.0, last.1)
+            let named = page.ids.filter(page.named.contains)
+            let delivered = page.ids.filter(page.delivered.contains)
             let pushes = try await database.pushes.find(Set(named))
             export.pushes += named.compactMap { pushes[$0].map(Self.shown) }
             export.deliveries += try await deliveries(of: delivered, names)

@@ -55,13 +55,17 @@ package struct ErasureReceipt: Equatable, Sendable {
 /// whatever is planned from then on does not meet them. Then the app's pushes are walked through,
 /// page by page, each page a transaction: deliveries lose what they say of the device and stay as
 /// rows without a name, so that the books of their pushes balance, and those that were pending end;
-/// requests lose the names. An erasure that was cut short goes on from its note at the next call.
-/// It may be repeated: what is not there is not erased again.
+/// requests lose the names. An erasure that was cut short goes on from its note at the next call, or
+/// in the maintenance loop. It may be repeated: what is not there is not erased again.
 package struct ErasureStore: Sendable {
     let database: PushDatabase
 
     /// Pushes of one transaction.
-    static let page = 2000
+    static let pushesOfPage = 2000
+    /// Names that one statement looks for in a page of pushes.
+    private static let namesAtOnce = 200
+    /// Texts of pushes that are read at once.
+    private static let textsAtOnce = 100
     private static let zeroUUID = "00000000-0000-0000-0000-000000000000"
     static let reason = "erased"
     /// How often what is in flight is looked at, a tenth of a second apart.
@@ -76,7 +80,15 @@ package struct ErasureStore: Sendable {
         _ subject: Subject,
         by entry: AuditEntry
     ) async throws -> ErasureReceipt {
-        let names = try await begin(subject)
+        let names = try await begin(subject, entry)
+        return try await goOn(subject, names, entry)
+    }
+
+    private func goOn(
+        _ subject: Subject,
+        _ names: SubjectNames,
+        _ entry: AuditEntry
+    ) async throws -> ErasureReceipt {
         let sent = try await inFlight(names, of: subject.app)
         while try await erasePage(of: subject) {}
         let late = try await erase(sent, names, of: subject)
@@ -85,10 +97,47 @@ package struct ErasureStore: Sendable {
         return try await finish(subject, entry, inFlight: late)
     }
 
+    /// Finishes one erasure that was cut short: that nobody has worked at for a minute. Any replica
+    /// may call it at any time; each takes another.
+    ///
+    /// - Returns: Whether there was one; its receipt is in the audit, for who had wanted it.
+    /// - Throws: `StorageError`; then it is taken up again a minute later.
+    func finishAbandoned() async throws -> Bool {
+        let found = try await database.execute(
+            """
+            UPDATE erasures e SET touched_at = now()
+            FROM (SELECT app, kind, id FROM erasures
+                WHERE touched_at < now() - interval '1 minute'
+                ORDER BY touched_at LIMIT 1 FOR UPDATE SKIP LOCKED) a
+            WHERE e.app = a.app AND e.kind = a.kind AND e.id = a.id
+            RETURNING e.app, e.kind, e.id, e.names, e.wanted_by
+            """
+        )
+        guard let row = found.first, let kind = Subject.Kind(rawValue: try row.text("kind"))
+        else { return false }
+        let subject = Subject(app: try row.text("app"), kind, try row.text("id"))
+        let wanted = try row.json("wanted_by")
+        _ = try await goOn(
+            subject,
+            SubjectNames(try row.json("names")),
+            AuditEntry(
+                app: subject.app,
+                actor: wanted["actor"]?.string ?? "maintenance",
+                action: wanted["action"]?.string ?? "erase",
+                address: wanted["address"]?.string,
+                status: wanted["status"]?.integer ?? 200
+            )
+        )
+        return true
+    }
+
     // MARK: Steps
 
     /// Erases what the subject is known by first, and notes its names.
-    private func begin(_ subject: Subject) async throws -> SubjectNames {
+    private func begin(
+        _ subject: Subject,
+        _ entry: AuditEntry
+    ) async throws -> SubjectNames {
         try await database.transaction { transaction in
             let known = try await transaction.execute(
                 """
@@ -116,15 +165,18 @@ package struct ErasureStore: Sendable {
             }
             _ = try await transaction.execute(
                 """
-                INSERT INTO erasures (app, kind, id, names, counts) VALUES ($1, $2, $3, $4, $5)
+                INSERT INTO erasures (app, kind, id, names, counts, wanted_by)
+                VALUES ($1, $2, $3, $4, $5, $6)
                 ON CONFLICT (app, kind, id) DO UPDATE SET names = excluded.names,
-                    counts = excluded.counts,
+                    counts = excluded.counts, wanted_by = excluded.wanted_by, touched_at = now(),
                     cursor_at = CASE WHEN erasures.names = excluded.names
                         THEN erasures.cursor_at END,
                     cursor_id = CASE WHEN erasures.names = excluded.names
                         THEN erasures.cursor_id END
                 """,
-                Self.key(subject) + [.json(names.json), .json(.object(counts.json))]
+                Self.key(subject) + [
+                    .json(names.json), .json(.object(counts.json)), .json(Self.wish(entry)),
+                ]
             )
             return names
         }
@@ -145,36 +197,29 @@ package struct ErasureStore: Sendable {
             let names = SubjectNames(try row.json("names"))
             var counts = ErasureCounts(try row.json("counts").object ?? [:])
             try await DeliveryStore.planByIndex(transaction)
-            let page = try await transaction.execute(
-                Self.pageSQL,
-                Self.pageParameters(
-                    subject.app,
-                    names,
-                    after: (
-                        try row.timestampMicrosecondsOrNil("cursor_at"),
-                        try row.uuidOrNil("cursor_id")
-                    )
-                )
+            let page = try await Self.page(
+                of: subject.app,
+                names,
+                after: (
+                    try row.timestampMicrosecondsOrNil("cursor_at"),
+                    try row.uuidOrNil("cursor_id")
+                ),
+                transaction
             )
-            guard let last = page.rows.last else { return false }
-            let affected = try page.rows.filter { row in
-                try row.boolean("is_named") || row.boolean("is_delivered")
-            }.map { try $0.uuid("id") }
-            let all = try page.rows.map { try $0.uuid("id") }
-            counts["shards"] += try await Self.forgetBounds(of: all, names, transaction)
+            guard let last = page.last else { return false }
+            counts["shards"] += try await Self.forgetBounds(of: page.ids, names, transaction)
+            let affected = page.named.union(page.delivered).sorted()
             try await Self.clean(affected, names, &counts, transaction)
             _ = try await transaction.execute(
                 """
-                UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6
+                UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6, touched_at = now()
                 WHERE app = $1 AND kind = $2 AND id = $3
                 """,
                 Self.key(subject) + [
-                    .json(.object(counts.json)),
-                    .timestamp(try last.timestampMicroseconds("created_at")),
-                    .uuid(try last.uuid("id")),
+                    .json(.object(counts.json)), .timestamp(last.0), .uuid(last.1),
                 ]
             )
-            return page.rows.count == Self.page
+            return true
         }
     }
 
@@ -234,6 +279,16 @@ package struct ErasureStore: Sendable {
         }
     }
 
+    /// Who wants an erasure, for the audit of one that others finish.
+    private static func wish(_ entry: AuditEntry) -> JSONValue {
+        var object: JSONObject = [
+            "actor": .string(entry.actor), "action": .string(entry.action),
+            "status": JSONValue(entry.status),
+        ]
+        object["address"] = entry.address.map(JSONValue.string)
+        return .object(object)
+    }
+
     private static func key(_ subject: Subject) -> [PostgresValue] {
         [.text(subject.app), .text(subject.kind.rawValue), .text(subject.id)]
     }
@@ -269,31 +324,143 @@ package struct ErasureStore: Sendable {
         return (names, installations)
     }
 
+    /// A page of an app's pushes, and which of them have to do with a subject.
+    struct Page {
+        /// In their order.
+        var ids: [String] = []
+        /// Where the next page begins.
+        var last: (Int64, String)?
+        /// Whose requests, event ids or notes hold one of its names.
+        var named: Set<String> = []
+        /// That have a delivery to it.
+        var delivered: Set<String> = []
+    }
+
+    /// Reads the page behind a cursor. However many names there are, no statement takes long.
+    static func page(
+        of app: String,
+        _ names: SubjectNames,
+        after cursor: (Int64?, String?),
+        _ transaction: PostgresTransaction
+    ) async throws -> Page {
+        let (needles, targets) = (names.needles, names.targets)
+        let isSmall = max(needles.count, targets.count) <= namesAtOnce
+        let rows = try await transaction.execute(
+            """
+            SELECT id, created_at FROM pushes
+            WHERE app = $1 AND (created_at, id) > ($2::timestamptz, $3::uuid)
+            ORDER BY created_at, id LIMIT $4
+            """,
+            [
+                .text(app), .timestamp(cursor.0 ?? 0), .uuid(cursor.1 ?? zeroUUID),
+                .integer(isSmall ? pushesOfPage : pushesOfPage / 4),
+            ]
+        ).rows
+        var page = Page()
+        page.ids = try rows.map { try $0.uuid("id") }
+        guard let last = rows.last else { return page }
+        page.last = (try last.timestampMicroseconds("created_at"), try last.uuid("id"))
+        if isSmall {
+            let found = try await transaction.execute(
+                findSQL,
+                [.uuidArray(page.ids), .textArray(needles), .textArray(targets)]
+            )
+            for row in found.rows {
+                let id = try row.uuid("id")
+                if try row.boolean("is_named") { page.named.insert(id) }
+                if try row.boolean("is_delivered") { page.delivered.insert(id) }
+            }
+        } else {
+            page.named = try await named(NameSearch(needles), among: page.ids, transaction)
+            page.delivered = try await delivered(targets, among: page.ids, transaction)
+        }
+        return page
+    }
+
     // Each push is asked for the few targets by the primary key of its day's deliveries: an index
     // by target would cost every delivery that is written, for something that is asked so seldom.
-    static let pageSQL = """
-        SELECT p.id, p.created_at,
-            EXISTS (SELECT FROM unnest($5::text[]) AS n(needle)
-                WHERE strpos(p.request::text, n.needle) > 0 OR strpos(p.event_id, n.needle) > 0
-                    OR strpos(p.notes::text, n.needle) > 0) AS is_named,
-            EXISTS (SELECT FROM deliveries d WHERE d.day = p.day AND d.push_id = p.id
-                AND d.target = ANY ($6::text[])) AS is_delivered
-        FROM (SELECT id, created_at, (created_at AT TIME ZONE 'UTC')::date AS day, request,
-                event_id, notes
-            FROM pushes WHERE app = $1 AND (created_at, id) > ($2::timestamptz, $3::uuid)
-            ORDER BY created_at, id LIMIT $4) p
-        ORDER BY p.created_at, p.id
+    // OFFSET 0: a request is made a text once, not for each name.
+    private static let findSQL = """
+        SELECT * FROM (
+            SELECT p.id,
+                EXISTS (SELECT FROM unnest($2::text[]) AS n(needle)
+                    WHERE strpos(p.request, n.needle) > 0 OR strpos(p.event_id, n.needle) > 0
+                        OR strpos(p.notes, n.needle) > 0) AS is_named,
+                EXISTS (SELECT FROM deliveries d WHERE d.day = p.day AND d.push_id = p.id
+                    AND d.target = ANY ($3::text[])) AS is_delivered
+            FROM (SELECT id, (created_at AT TIME ZONE 'UTC')::date AS day,
+                    request::text AS request, event_id, notes::text AS notes
+                FROM pushes WHERE id = ANY ($1::uuid[]) OFFSET 0) p) f
+        WHERE is_named OR is_delivered
         """
 
-    static func pageParameters(
-        _ app: String,
-        _ names: SubjectNames,
-        after cursor: (Int64?, String?)
-    ) -> [PostgresValue] {
-        [
-            .text(app), .timestamp(cursor.0 ?? 0), .uuid(cursor.1 ?? zeroUUID), .integer(page),
-            .textArray(names.needles), .textArray(names.targets),
-        ]
+    /// Of many names: the texts are read, some at a time.
+    private static func named(
+        _ search: NameSearch,
+        among ids: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
+        var found: Set<String> = []
+        for start in stride(from: 0, to: ids.count, by: textsAtOnce) {
+            let part = Array(ids.dropFirst(start).prefix(textsAtOnce))
+            let rows = try await transaction.execute(
+                """
+                SELECT id, request::text || ' ' || event_id || ' ' || notes::text AS words
+                FROM pushes WHERE id = ANY ($1::uuid[])
+                """,
+                [.uuidArray(part)]
+            ).rows
+            for row in rows where search.isFound(in: Array(try row.text("words").utf8)) {
+                found.insert(try row.uuid("id"))
+            }
+        }
+        return found
+    }
+
+    /// Of many targets: a push that has more deliveries than there are targets is asked for each of
+    /// these, some at a time; of any other all deliveries are looked at.
+    private static func delivered(
+        _ targets: [String],
+        among ids: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
+        var found: Set<String> = []
+        func ask(_ condition: String, _ part: [String]) async throws {
+            // Not prepared: only then does Postgres see the list, and makes a table of it.
+            let rows = try await transaction.pipeline(
+                [
+                    (
+                        """
+                        SELECT p.id FROM (SELECT id, targeted,
+                                (created_at AT TIME ZONE 'UTC')::date AS day
+                            FROM pushes WHERE id = ANY ($1::uuid[])) p
+                        WHERE \(condition)
+                        """,
+                        [.uuidArray(ids), .textArray(part), .integer(targets.count)]
+                    )
+                ],
+                isPrepared: false
+            )[0].rows
+            for row in rows { found.insert(try row.uuid("id")) }
+        }
+        try await ask(
+            """
+            p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM deliveries d
+                WHERE d.day = p.day AND d.push_id = p.id OFFSET 0) t
+                WHERE t.target = ANY ($2::text[]))
+            """,
+            targets
+        )
+        for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
+            try await ask(
+                """
+                p.targeted > $3 AND EXISTS (SELECT FROM deliveries d
+                    WHERE d.day = p.day AND d.push_id = p.id AND d.target = ANY ($2::text[]))
+                """,
+                Array(targets.dropFirst(start).prefix(namesAtOnce))
+            )
+        }
+        return found
     }
 
     /// The shards that somebody is sending now, and whose members the subject was among when they
@@ -341,7 +508,10 @@ package struct ErasureStore: Sendable {
             try await DeliveryStore.planByIndex(transaction)
             try await Self.clean(pushIDs, names, &counts, transaction)
             _ = try await transaction.execute(
-                "UPDATE erasures SET counts = $4 WHERE app = $1 AND kind = $2 AND id = $3",
+                """
+                UPDATE erasures SET counts = $4, touched_at = now()
+                WHERE app = $1 AND kind = $2 AND id = $3
+                """,
                 Self.key(subject) + [.json(.object(counts.json))]
             )
         }
@@ -391,12 +561,16 @@ extension ErasureStore {
             """,
             [.uuidArray(pushIDs)]
         )
-        let rows = try await transaction.execute(
-            deliveriesSQL,
-            [.uuidArray(pushIDs), .textArray(names.targets), .text(reason)]
-        )
-        counts["deliveries"] += try rows.first?.integer("erased") ?? 0
-        counts["endedDeliveries"] += try rows.first?.integer("ended") ?? 0
+        let targets = names.targets
+        for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
+            let part = Array(targets.dropFirst(start).prefix(namesAtOnce))
+            let rows = try await transaction.execute(
+                deliveriesSQL,
+                [.uuidArray(pushIDs), .textArray(part), .text(reason)]
+            )
+            counts["deliveries"] += try rows.first?.integer("erased") ?? 0
+            counts["endedDeliveries"] += try rows.first?.integer("ended") ?? 0
+        }
         try await redact(locked.rows, names, &counts, transaction)
     }
 
@@ -454,7 +628,7 @@ extension ErasureStore {
             let after = (
                 request: isOver
                     ? redaction.redactedSent(request) : redaction.redactedUnsent(request),
-                eventID: redaction.redacted(eventID: eventID),
+                eventID: redaction.withoutNames(eventID),
                 notes: isOver ? redaction.redactedSent(.object(notes)) : .object(notes)
             )
             if after.eventID != eventID {
@@ -486,27 +660,32 @@ extension ErasureStore {
         of app: String,
         _ transaction: PostgresTransaction
     ) async throws -> Int {
-        let found = try await transaction.execute(
-            """
-            SELECT id, value FROM outbox WHERE EXISTS (SELECT FROM unnest($1::bytea[]) AS n(needle)
-                WHERE position(n.needle IN value) > 0)
-            ORDER BY id FOR UPDATE
-            """,
-            [.bytesArray(names.needles.map { Array($0.utf8) })]
-        )
         let redaction = Redaction(names)
+        let needles = names.needles.map { Array($0.utf8) }
         var count = 0
-        for row in found.rows {
-            guard let object = try? JSONValue.parse(try row.bytes("value")).object,
-                object["app"]?.string == app
-            else { continue }
-            let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
-            guard after != (try row.bytes("value")) else { continue }
-            _ = try await transaction.execute(
-                "UPDATE outbox SET value = $2 WHERE id = $1",
-                [.integer(try row.integer("id")), .bytes(after)]
+        for start in stride(from: 0, to: needles.count, by: namesAtOnce) {
+            let found = try await transaction.execute(
+                """
+                SELECT id, value FROM outbox
+                WHERE EXISTS (SELECT FROM unnest($1::bytea[]) AS n(needle)
+                    WHERE position(n.needle IN value) > 0)
+                ORDER BY id FOR UPDATE
+                """,
+                [.bytesArray(Array(needles.dropFirst(start).prefix(namesAtOnce)))]
             )
-            count += 1
+            for row in found.rows {
+                let value = try row.bytes("value")
+                guard let object = try? JSONValue.parse(value).object,
+                    object["app"]?.string == app
+                else { continue }
+                let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
+                guard after != value else { continue }
+                _ = try await transaction.execute(
+                    "UPDATE outbox SET value = $2 WHERE id = $1",
+                    [.integer(try row.integer("id")), .bytes(after)]
+                )
+                count += 1
+            }
         }
         return count
     }

@@ -32,6 +32,7 @@ package struct MaintenanceReport: Sendable, Equatable {
     package var eventKeysDeleted = 0
     package var pushesDeleted = 0
     package var auditDeleted = 0
+    package var erasuresFinished = 0
 }
 
 /// Keeps what grows within its bounds. Any replica may call it at any time, as often as it likes.
@@ -42,8 +43,8 @@ package struct Maintenance: Sendable {
     private static let daysAhead = 3
     private static let batch = 1000
 
-    /// One round: partitions for the days to come, none for those that are over, and at most
-    /// `batches` small batches of old keys and pushes.
+    /// One round: partitions for the days to come, none for those that are over, at most `batches`
+    /// small batches of old keys and pushes, and as many erasures that were cut short.
     package func maintain(
         now: Instant,
         retention: Retention = Retention(),
@@ -109,6 +110,9 @@ package struct Maintenance: Sendable {
             now,
             batches
         )
+        while report.erasuresFinished < batches, try await database.erasures.finishAbandoned() {
+            report.erasuresFinished += 1
+        }
         return report
     }
 

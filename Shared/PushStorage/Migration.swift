@@ -9,7 +9,7 @@ struct Migration: Sendable {
 
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
-        .eleventh, .twelfth, .thirteenth, .fourteenth,
+        .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

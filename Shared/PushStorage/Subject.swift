@@ -83,14 +83,16 @@ struct SubjectNames: Equatable, Sendable {
 }
 
 /// Takes a subject's names out of a push's request. What is still to be sent keeps its meaning for
-/// everybody else; of what is over, only texts that are a name as a whole are taken, wherever they are.
-/// Keys stay as they are.
+/// everybody else; of what is over, every text loses them, wherever it is, but for short names inside of
+/// longer texts. Keys stay as they are.
 struct Redaction {
     static let mark = "[erased]"
     /// In the place of a name where an audience is still to be found: nobody is called so.
     static let nobody = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
 
     private let names: Set<String>
+    /// Those that are looked for inside of other texts: a short one may be a word of any.
+    private let longNames: NameSearch
 
     /// Words of requests and of payloads: a user who is called one of them is not looked for there.
     private static let vocabulary: Set<String> = [
@@ -107,6 +109,7 @@ struct Redaction {
 
     init(_ names: SubjectNames) {
         self.names = names.texts
+        longNames = NameSearch(names.texts.filter { $0.utf8.count >= 8 })
     }
 
     /// Of a push that is not over: its lists, and what else names whom it is for. One that was for
@@ -142,7 +145,8 @@ struct Redaction {
         switch value {
         case .null, .bool, .integer, .double, .number: return value
         case .string(let text):
-            return isName(text) && !Self.vocabulary.contains(text) ? .string(Self.mark) : value
+            guard !Self.vocabulary.contains(text) else { return value }
+            return .string(withoutNames(text))
         case .array(let elements): return .array(elements.map(redactedSent))
         case .object(let object):
             return .object(JSONObject(object.map { ($0.key, redactedSent($0.value)) }))
@@ -206,49 +210,32 @@ struct Redaction {
 
     /// `$UserId:{name}` and `$InstallationId:{name}`, with or without the braces.
     private func tags(_ text: String) -> String {
-        var result = text
-        for name in names {
-            for tag in ["$UserId:", "$InstallationId:"] {
-                result = Self.replaced("\(tag){\(name)}", by: "\(tag){\(Self.nobody)}", in: result)
-                result = Self.replaced("\(tag)\(name)", by: "\(tag)\(Self.nobody)", in: result)
+        var result = ""
+        var rest = text[...]
+        while let start = rest.firstIndex(of: "$") {
+            result += rest[..<start]
+            rest = rest[start...]
+            let mark = rest.prefix { $0 != ":" && $0 != "{" }
+            result += mark
+            rest = rest.dropFirst(mark.count)
+            guard ["$userid", "$installationid"].contains(mark.lowercased()), rest.first == ":"
+            else { continue }
+            rest = rest.dropFirst()
+            let isInBraces = rest.first == "{"
+            if isInBraces { rest = rest.dropFirst() }
+            let name = rest.prefix {
+                isInBraces ? $0 != "}" : !$0.isWhitespace && !"&|!()".contains($0)
             }
+            rest = rest.dropFirst(name.count)
+            let kept = isName(String(name)) ? Self.nobody : String(name)
+            result += isInBraces ? ":{\(kept)" : ":\(kept)"
         }
-        return result
+        return result + rest
     }
 
-    /// An event's id is its sender's: a name in it is looked for as a word.
-    func redacted(eventID: String) -> String {
-        if isName(eventID) { return Self.mark }
-        // A short name may be a word of any id.
-        let long = names.filter { $0.utf8.count >= 8 }.sorted { $0.utf8.count > $1.utf8.count }
-        return long.reduce(eventID) { Self.replaced($1, by: Self.mark, in: $0) }
-    }
-
-    /// Every place where `name` stands by itself: one that goes on is another's.
-    private static func replaced(_ name: String, by other: String, in text: String) -> String {
-        let (name, other) = (Array(name.utf8), Array(other.utf8))
-        var bytes = Array(text.utf8)
-        var start = 0
-        while start + name.count <= bytes.count {
-            let end = start + name.count
-            if bytes[start..<end].elementsEqual(name), start == 0 || !isOfWord(bytes[start - 1]),
-                end == bytes.count || !isOfWord(bytes[end])
-            {
-                bytes.replaceSubrange(start..<end, with: other)
-                start += other.count
-            } else {
-                start += 1
-            }
-        }
-        return String(decoding: bytes, as: UTF8.self)
-    }
-
-    private static func isOfWord(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), UInt8(ascii: "-"), 0x80...:
-            true
-        default: false
-        }
+    /// A text that is over, or an event's id, which is its sender's: without the name that it is, or
+    /// the longer names that stand in it as words.
+    func withoutNames(_ text: String) -> String {
+        isName(text) ? Self.mark : longNames.replaced(in: text, by: Self.mark)
     }
 }

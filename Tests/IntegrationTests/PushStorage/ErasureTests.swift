@@ -71,7 +71,13 @@ struct ErasureTests {
                         ]
                     ]
                 ),
-                ("of \(identity)", ["channels": ["none"], "data": ["u": .string(identity)]]),
+                (
+                    "of \(identity)",
+                    [
+                        "channels": ["none"], "tags": .string("$userid:{\(identity)} || none"),
+                        "data": ["u": .string(identity), "alert": .string("Dear \(identity)!")],
+                    ]
+                ),
             ]
             var pushes: [String: NewPush] = [:]
             for (name, request) in requests { pushes[name] = try fixture.push(name, request) }
@@ -277,6 +283,66 @@ struct ErasureTests {
                 "select count(*) from pushes where pending <> 0 or targeted <> suppressed + in_doubt"
             )
             #expect(open == ["0"])
+        }
+    }
+
+    @Test("Maintenance finishes an erasure that was cut short, for who wanted it, and no other")
+    func maintenanceFinishes() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            for (id, age) in [("user-left", "2 minutes"), ("user-under-way", "0 seconds")] {
+                let push = try fixture.push(id, ["identities": [.string(id), "somebody"]])
+                _ = try await database.deliveries.plan(session: session, [push])
+                // As a call leaves it that was cut short after its first step.
+                _ = try await fixture.server.query(
+                    """
+                    insert into erasures (app, kind, id, names, counts, touched_at, wanted_by)
+                    values ('shop', 'identity', '\(id)', '{"objectIds": [], "tokenHashes": [],
+                        "texts": ["\(id)"]}', '{"identities": 1}', now() - interval '\(age)',
+                        '{"actor": "cli:ann", "action": "erase", "status": 0}')
+                    """
+                )
+            }
+            #expect(try await database.maintenance.maintain(now: .now()).erasuresFinished == 1)
+            #expect(try await tables(holding: "user-left", fixture).isEmpty)
+            #expect(try await fixture.server.query("select id from erasures") == ["user-under-way"])
+            let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
+            #expect(audit.map(\.actor) == ["cli:ann"])
+            #expect(audit.first?.status == 0)
+            #expect(audit.first?.detail["erased"]?["identities"] == 1)
+            #expect(audit.first?.detail["erased"]?["pushes"] == 1)
+            #expect(try await database.maintenance.maintain(now: .now()).erasuresFinished == 0)
+        }
+    }
+
+    @Test("A user of hundreds of devices is erased in every push, however many names that makes")
+    func manyNames() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            var pushes: [NewPush] = []
+            var ids: [String] = []
+            for number in 0..<250 {
+                let token = "00000000" + String(number + 0x1000_0000, radix: 16)
+                let phone = phone(token, "user-1", "device-\(number)")
+                let id = try await fixture.install(phone).objectID
+                ids.append(id)
+                let list: JSONValue = [.string(id), "somebody"]
+                pushes.append(try fixture.push("p\(number)", ["installations": list]))
+            }
+            _ = try await database.deliveries.plan(session: session, pushes)
+            let subject = Subject(app: Self.app, .identity, "user-1")
+            let export = try await database.erasures.export(subject)
+            #expect(export.pushes.count == 250)
+            #expect(export.deliveries.count == 250)
+            let receipt = try await database.erasures.erase(subject, by: Self.entry)
+            for name in ["installations", "deliveries", "pushes"] {
+                #expect(receipt.erased.json[name] == 250, "\(name)")
+            }
+            for id in [ids[0], ids[124], ids[249], "user-1"] {
+                #expect(try await tables(holding: id, fixture).isEmpty)
+            }
         }
     }
 }
