@@ -147,7 +147,14 @@ final class HTTP1Connection: ProtocolDriver {
             parser.maximumBodyBytes = bodyBound(progress)
             current = progress
         } catch {
-            refuse(error)
+            let request = HTTPServerRequest(
+                refused: head.method,
+                head.target,
+                headers: head.headers,
+                remoteAddress: connection.stream.remoteAddress,
+                scheme: connection.scheme
+            )
+            refuse(error, of: request)
         }
     }
 
@@ -171,11 +178,11 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     /// Answers a request that cannot be read to its end, so nothing after it can be either.
-    private func refuse(_ problem: HTTPProblem) {
+    private func refuse(_ problem: HTTPProblem, of request: HTTPServerRequest? = nil) {
         server.instruments.refused(problem.status)
         let response =
-            if let current {
-                server.router.errorResponse(problem, current.request)
+            if let request = current?.request ?? request {
+                server.router.errorResponse(problem, request)
             } else {
                 HTTPServerResponse.problem(problem)
             }

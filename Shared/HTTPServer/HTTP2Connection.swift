@@ -117,7 +117,7 @@ final class HTTP2Connection: ProtocolDriver {
             let declared = progress.request.headers["content-length"].flatMap { Int($0) } ?? 0
             if declared > stream.maximumBodyBytes { refuse(id, tooLarge(stream)) }
         } catch {
-            refuse(id, error)
+            refuse(id, error, of: head)
         }
     }
 
@@ -212,13 +212,36 @@ final class HTTP2Connection: ProtocolDriver {
     // MARK: Out
 
     /// Answers a request that is not read to its end, and calls the rest of it off.
-    private func refuse(_ id: Int32, _ problem: HTTPProblem) {
+    private func refuse(
+        _ id: Int32,
+        _ problem: HTTPProblem,
+        of head: HTTP2.RequestHead? = nil
+    ) {
         guard let stream = streams[id] else { return }
         server.instruments.refused(problem.status)
+        let request = stream.request?.request ?? head.flatMap { refused($0, problem) }
         let response =
-            stream.request.map { server.router.errorResponse(problem, $0.request) }
+            request.map { server.router.errorResponse(problem, $0) }
             ?? HTTPServerResponse.problem(problem)
         submit(id, response)
+    }
+
+    /// What of a request with a target that cannot be used can be read.
+    private func refused(_ head: HTTP2.RequestHead, _ problem: HTTPProblem) -> HTTPServerRequest? {
+        guard problem.status == 400, let method = HTTPMethod(rawValue: head.method) else {
+            return nil
+        }
+        var headers = HTTPHeaders(
+            head.fields.map { HTTPHeaders.Field(name: $0.name, value: $0.value) }
+        )
+        if !head.authority.isEmpty { headers["host"] = head.authority }
+        return HTTPServerRequest(
+            refused: method,
+            head.path,
+            headers: headers,
+            remoteAddress: connection.stream.remoteAddress,
+            scheme: connection.scheme
+        )
     }
 
     private func tooLarge(_ stream: Stream) -> HTTPProblem {

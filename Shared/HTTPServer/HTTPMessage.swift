@@ -74,6 +74,33 @@ package struct HTTPServerRequest: Sendable {
         self.streamID = streamID
     }
 
+    /// A request whose target cannot be used, as far as it can be read: for the answer that refuses
+    /// it, in the form of the surface that it was meant for.
+    init?(
+        refused method: HTTPMethod,
+        _ target: String,
+        headers: HTTPHeaders,
+        remoteAddress: String,
+        scheme: String
+    ) {
+        guard target.utf8.first == UInt8(ascii: "/") else { return nil }
+        let path = target.prefix { $0 != "?" }.dropFirst()
+        let readable = path.split(separator: "/", omittingEmptySubsequences: false).map { part in
+            (try? HTTPTarget(origin: "/" + part)) == nil ? "-" : part
+        }
+        do throws(HTTPProblem) {
+            try self.init(
+                method,
+                "/" + readable.joined(separator: "/"),
+                headers: headers,
+                remoteAddress: remoteAddress,
+                scheme: scheme
+            )
+        } catch {
+            return nil
+        }
+    }
+
     /// The first value of that name in the query.
     package func queryValue(_ name: String) -> String? {
         query.first { $0.name == name }?.value
