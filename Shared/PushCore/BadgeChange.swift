@@ -1,10 +1,13 @@
 package import JSON
 
-/// A `badge` that raises or lowers each installation's own, and sends what it came to: LeanCloud's
-/// `"Increment"`, Parse's `"increment"` and `{"__op": "Increment", "amount": n}`.
+/// A `badge` that changes each installation's own, and sends what it came to: LeanCloud's
+/// `"Increment"`, Parse's `"increment"` and `{"__op": "Increment", "amount": n}` raise or lower it; a
+/// push of Parse's that names a number sets it, as `{"__op": "Set", "amount": n}`.
 package struct BadgeChange: Hashable, Sendable {
     /// By how much; negative to lower it.
     package var amount: Int
+    /// Whether the stored badge becomes the amount, whatever it was.
+    package var isSetting = false
 
     private static let maximumAmount = 1_000_000
     private static let highest = 2_147_483_647
@@ -22,6 +25,14 @@ package struct BadgeChange: Hashable, Sendable {
             object.keys.allSatisfy({ $0 == "__op" || $0 == "amount" })
         else { return nil }
         let given = object["amount"] ?? 1
+        if object["__op"]?.string == "Set" {
+            guard let number = given.integer, (0...Self.highest).contains(number) else {
+                return nil
+            }
+            amount = number
+            isSetting = true
+            return
+        }
         let amounts = -Self.maximumAmount...Self.maximumAmount
         guard let number = given.integer, amounts.contains(number) else { return nil }
         switch object["__op"]?.string {
@@ -32,7 +43,9 @@ package struct BadgeChange: Hashable, Sendable {
     }
 
     /// What a stored badge becomes: never less than nothing, and no more than is kept.
-    package func applied(to badge: Int) -> Int { min(max(badge + amount, 0), Self.highest) }
+    package func applied(to badge: Int) -> Int {
+        isSetting ? amount : min(max(badge + amount, 0), Self.highest)
+    }
 }
 
 extension PushRequest {

@@ -41,7 +41,15 @@ extension EndToEndTests {
             )
             #expect(changed.status == 200)
             #expect(changed.json?["updatedAt"]?.string != nil)
-            #expect(changed.json?["channels"] == nil, "a plain value is not echoed")
+            #expect(changed.json?.object?.count == 1, "a plain value is not echoed")
+            // What cannot be read at all is refused in Parse's form, too.
+            let broken = try await http(
+                "GET",
+                "\(parse.bench.registration)/parse/installations/%ff?order=%00",
+                headers: ["X-Parse-Application-Id": parse.bench.app.id]
+            )
+            #expect(broken.status == 400 && broken.json?["error"]?.string != nil)
+            #expect(broken.json?["code"]?.integer != nil)
             let operated = try await parse.rest(
                 "PUT",
                 "/classes/_Installation/\(id)",
@@ -307,6 +315,32 @@ extension EndToEndTests {
                 #expect(received.map { $0.body["aps"]?["badge"]?.integer } == [badge])
             }
 
+            // A number is sent and kept, Parse's own names say how Apple is to treat it.
+            let set = try await parse.master(
+                "POST",
+                "/push",
+                [
+                    "where": ["channels": "Yanks"],
+                    "data": ["alert": "Yanks", "badge": 9, "push_type": "alert", "priority": 5],
+                ]
+            )
+            let third = try #require(set.header("x-parse-push-status-id"))
+            let shown = try await parse.status(of: third, "succeeded")
+            let words = try JSONValue.parse(shown["payload"]?.string ?? "")
+            #expect(words["badge"] == 9 && words["priority"] == 5)
+            let last = try #require(
+                try await parse.bench.simulator.received(for: tokens[2]).last
+            )
+            #expect(last.body["aps"]?["badge"] == 9)
+            #expect(last.header("apns-priority") == "5")
+            #expect(last.body["priority"] == nil && last.body["push_type"] == nil)
+            let raised = try await parse.master(
+                "GET",
+                "/installations",
+                query: ["where": #"{"channels":"Yanks"}"#]
+            )
+            #expect(raised.json?["results"]?[0]?["badge"] == 9)
+
             // The same call again, as the package repeats it: one push.
             let repeated = try await parse.repeatedPush(["where": ["channels": "Yanks"]], times: 3)
             #expect(repeated.count == 1)
@@ -322,7 +356,7 @@ extension EndToEndTests {
             let waiting = try #require(later.header("x-parse-push-status-id"))
             _ = try await parse.status(of: waiting, "scheduled")
             for (condition, count) in [
-                (#"{"status": "succeeded"}"#, 3), (#"{"status": "scheduled"}"#, 1),
+                (#"{"status": "succeeded"}"#, 4), (#"{"status": "scheduled"}"#, 1),
                 (#"{"status": "failed"}"#, 0), (#"{"numSent": {"$gte": 2}}"#, 1),
             ] {
                 let found = try await parse.master(

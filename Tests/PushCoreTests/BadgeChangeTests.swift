@@ -20,6 +20,16 @@ struct BadgeChangeTests {
         }
     }
 
+    @Test("A badge that is set becomes the number, whatever it was")
+    func setting() {
+        let change = BadgeChange(["__op": "Set", "amount": 7])
+        #expect(change?.applied(to: 3) == 7)
+        #expect(change?.applied(to: 2_000_000_000) == 7)
+        for amount in [-1, 2_147_483_648, nil, "7", 1.5] as [JSONValue] {
+            #expect(BadgeChange(["__op": "Set", "amount": amount]) == nil)
+        }
+    }
+
     @Test("A badge is never less than nothing, nor more than is kept")
     func bounds() {
         #expect(BadgeChange(amount: 2).applied(to: 3) == 5)

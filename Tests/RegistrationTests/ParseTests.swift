@@ -142,6 +142,24 @@ struct ParsePushTests {
         _ = try PushRequest.parse(request, now: Instant(seconds: 1_800_000_000))
     }
 
+    @Test("Parse's own words are kept under Carillon's names, and told as they came")
+    func words() throws {
+        let data: JSONObject = [
+            "alert": "x", "badge": 7, "push_type": "alert", "priority": 5,
+            "custom": ["priority": 1],
+        ]
+        let request = try ParsePush.request(["where": [:], "data": .object(data)])
+        let kept = try #require(request["data"]?.object)
+        #expect(kept["badge"] == ["__op": "Set", "amount": 7])
+        #expect(kept["apns-push-type"] == "alert")
+        #expect(kept["apns-priority"] == 5)
+        #expect(kept["priority"] == nil && kept["push_type"] == nil)
+        #expect(ParsePush.sent(kept) == data)
+        _ = try PushRequest.parse(request, now: .now())
+        let refused = try ParsePush.request(["where": [:], "data": ["priority": 7]])
+        #expect(throws: PushRequestError.self) { try PushRequest.parse(refused, now: .now()) }
+    }
+
     @Test(
         "What Parse refuses, or would accept and then fail at, is 115 at once",
         arguments: [

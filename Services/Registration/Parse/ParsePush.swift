@@ -35,8 +35,41 @@ package enum ParsePush {
                 throw refused("expiration_interval must be a whole number greater than 0.")
             }
         }
-        guard body["data"]?.object != nil else { throw refused("data must be an object.") }
+        guard let data = body["data"]?.object else { throw refused("data must be an object.") }
+        request["data"] = .object(kept(data))
         return request
+    }
+
+    /// Parse's names for what the rest of Carillon calls after Apple's headers.
+    private static let names = ["push_type": "apns-push-type", "priority": "apns-priority"]
+
+    /// A push's words as all of Carillon reads them. Parse sets the stored badges to a number that
+    /// is sent.
+    private static func kept(_ data: JSONObject) -> JSONObject {
+        var kept = data
+        if let number = data["badge"]?.integer {
+            kept["badge"] = ["__op": "Set", "amount": JSONValue(number)]
+        }
+        for (name, other) in names where data[other] == nil {
+            guard let value = data[name] else { continue }
+            kept.removeValue(forKey: name)
+            kept[other] = value
+        }
+        return kept
+    }
+
+    /// The words as they came.
+    package static func sent(_ kept: JSONObject) -> JSONObject {
+        var data = kept
+        if let badge = kept["badge"], BadgeChange(badge)?.isSetting == true {
+            data["badge"] = badge["amount"]
+        }
+        for (name, other) in names {
+            guard let value = kept[other] else { continue }
+            data.removeValue(forKey: other)
+            data[name] = value
+        }
+        return data
     }
 
     /// Seconds since 1970 are an instant; a text stays, as one without a zone is device-local.

@@ -13,7 +13,9 @@ enum ParsePushStatus {
             "updatedAt": .string(push.updatedAt.iso8601),
             "pushTime": push.request["push_time"] ?? .string(push.createdAt.iso8601),
             "query": .string(query(push.request).text),
-            "payload": .string((push.request["data"] ?? .object([:])).text),
+            "payload": .string(
+                JSONValue.object(ParsePush.sent(push.request["data"]?.object ?? [:])).text
+            ),
             "source": "rest",
             "status": .string(status(push)),
             "numSent": JSONValue(ledger.delivered),

@@ -29,7 +29,9 @@ extension ParseSurface {
                     rule: rule(call, caller),
                     caller: caller
                 )
-                return Answer(body: Self.updated(saved))
+                var body = saved.results
+                body["updatedAt"] = .string(saved.updatedAt.iso8601)
+                return Answer(body: body)
             case .delete(let objectClass, let id):
                 try await objects.delete(objectClass, ids: [id], caller: caller)
                 return Answer(body: [:])
@@ -78,8 +80,8 @@ extension ParseSurface {
         )
     }
 
-    /// A save that met an object, by its id or by what it is known by: Parse's package shows wrong
-    /// values where it is not told what its operations came to.
+    /// A create that met an object: Parse's package shows wrong values where it is not told what its
+    /// operations came to.
     private static func updated(_ saved: ObjectOperations.Saved) -> JSONObject {
         var body = saved.results
         body["objectId"] = .string(saved.objectID)
