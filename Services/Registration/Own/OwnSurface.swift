@@ -23,8 +23,8 @@ struct OwnSurface: Sendable {
             ("/v1/installations/:id", Subject.Kind.installation),
             ("/v1/identities/:identity", .identity),
         ] {
-            on(.get, path + "/export", in: &router) { request, app, _ in
-                try await export(try subject(kind, of: request, app))
+            on(.get, path + "/export", in: &router) { request, app, visit in
+                try await export(try subject(kind, of: request, app), visit)
             }
             on(.delete, path, in: &router) { request, app, visit in
                 try await erase(
@@ -140,9 +140,14 @@ struct OwnSurface: Sendable {
     }
 
     /// `GET /v1/installations/{id}/export`, `GET /v1/identities/{identity}/export`.
-    private func export(_ subject: Subject) async throws -> HTTPServerResponse {
+    private func export(
+        _ subject: Subject,
+        _ visit: Visit
+    ) async throws -> HTTPServerResponse {
         let found = try await database.erasures.export(subject)
         guard !found.isEmpty else {
+            // Asking for somebody who was erased must not bring his name back into the audit.
+            visit.note("sha256:\(subject.digest)")
             throw HTTPProblem(
                 status: 404,
                 detail: "nothing is stored of this \(subject.kind.rawValue)"
@@ -192,6 +197,13 @@ struct OwnSurface: Sendable {
 
     /// As `/openapi.json` says.
     private static let maximumIDLength = 512
+}
+
+extension Subject {
+    /// As an erasure's receipt names it.
+    fileprivate var digest: String {
+        Hex.encode(sha256(Array("\(app)/\(kind.rawValue)/\(id)".utf8)))
+    }
 }
 
 /// Who calls: `X-LC-Id` with `X-LC-Key` or `X-LC-Sign`, or Basic `<app>:<master key>`.
