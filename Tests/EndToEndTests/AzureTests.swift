@@ -476,6 +476,11 @@ extension EndToEndTests {
             let details = try await hub.details(try hub.id(sent))
             #expect(details.contains("<ApnsOutcomeCounts><Outcome><Name>Success</Name><Count>2"))
             #expect(details.contains("<FcmV1OutcomeCounts><Outcome><Name>Success</Name><Count>2"))
+            #expect(
+                details.contains(
+                    "<TargetPlatforms>appletemplate,fcmv1template</TargetPlatforms>"
+                )
+            )
             let simulator = hub.bench.simulator
             let first = try #require(try await simulator.received(for: plain).first)
             #expect(first.body["aps"]?["alert"] == #"Mets "win" again"#)
@@ -567,6 +572,17 @@ extension EndToEndTests {
                 )
                 #expect(answer.status == 400, "\(tags)")
             }
+            // What is said twice is not guessed at, and what cannot be read is refused in XML, too.
+            let twice = try await hub.send(
+                "apple",
+                body,
+                headers: ["ServiceBusNotification-Tags": "a\r\nServiceBusNotification-Tags: b"]
+            )
+            #expect(twice.status == 400)
+            #expect(twice.text.contains("ServiceBusNotification-Tags is there more than once"))
+            let broken = try await hub.call("GET", "installations/%ff", by: .listen)
+            #expect(broken.status == 400)
+            #expect(broken.text.hasPrefix("<Error><Code>400</Code><Detail>"))
             #expect(try await hub.send("amiga", body).status == 400)
             #expect(try await hub.send("baidu", body).status == 501)
             let long = #"{"aps":{"alert":"\#(String(repeating: "x", count: 70_000))"}}"#

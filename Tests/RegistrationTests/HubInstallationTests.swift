@@ -156,6 +156,24 @@ struct HubInstallationTests {
         #expect(error?.description == "templates.t.headers.Host is not a header that may be set")
     }
 
+    @Test("A tag that no expression could name is refused, but for what another surface kept")
+    func unusableTags() throws {
+        func body(_ tag: String) -> JSONObject {
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "tags": [.string(tag)],
+            ]
+        }
+        _ = try HubInstallation(body(String(repeating: "t", count: 120)), id: "i")
+        for tag in [String(repeating: "t", count: 121), "", "a b"] {
+            #expect(throws: AzureError.self) { try HubInstallation(body(tag), id: "i") }
+        }
+        var kept = try HubInstallation(body("a"), id: "i")
+        kept.channel.tags = [""]
+        let patch = try InstallationPatch([["op": "add", "path": "/tags", "value": "b"]])
+        #expect(try patch.applied(to: kept).channel.tags == ["", "b"])
+    }
+
     @Test("60 tags, not 61")
     func tagBound() throws {
         func body(_ count: Int) -> JSONObject {

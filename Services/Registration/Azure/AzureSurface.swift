@@ -83,6 +83,7 @@ struct AzureSurface: Sendable {
                 let action = "\(method.rawValue) /:hub/\(path)"
                 return try await door.answer(request, as: action) { visit in
                     do {
+                        try AzureSurface.checkHeaders(request.headers)
                         let caller = try await authenticate(request, visit)
                         try caller.require(right)
                         return tracking.sign(try await handler(request, caller))
@@ -93,6 +94,19 @@ struct AzureSurface: Sendable {
                     }
                 }
             }
+        }
+    }
+
+    /// Of two that say different things nobody can tell which is meant.
+    private static let singleHeaders = [
+        "Authorization", "ServiceBusNotification-Format", "ServiceBusNotification-Tags",
+        "ServiceBusNotification-DeviceHandle", "ServiceBusNotification-ScheduleTime",
+        "ServiceBusNotification-Apns-Expiry",
+    ]
+
+    private static func checkHeaders(_ headers: HTTPHeaders) throws(AzureError) {
+        for name in singleHeaders where headers.all(name).count > 1 {
+            throw AzureError("the header \(name) is there more than once")
         }
     }
 

@@ -173,7 +173,7 @@ struct HubInstallation: Equatable, Sendable {
                 throw AzureError("pushChannel must be a string of 1 to 4096 bytes")
             }
         }
-        try Self.check(tags: channel.tags)
+        try Self.check(tags: channel.tags, before: before?.tags ?? [])
         guard channel.templates.count <= Self.maximumTemplates else {
             throw AzureError("templates holds more than \(Self.maximumTemplates) templates")
         }
@@ -181,7 +181,7 @@ struct HubInstallation: Equatable, Sendable {
             guard HubTemplate.isName(name) else {
                 throw AzureError("a template's name is letters, digits and _ @ # . : -")
             }
-            try Self.check(tags: template.tags)
+            try Self.check(tags: template.tags, before: before?.template(name)?.tags ?? [])
             try check(template, name)
             if before?.template(name)?.headers != template.headers {
                 try check(headers: template.headers, of: name)
@@ -228,11 +228,12 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    private static func check(tags: [String]) throws(AzureError) {
+    /// What another surface's client calls a channel may stay; no tag expression names it.
+    private static func check(tags: [String], before: [String]) throws(AzureError) {
         guard tags.count <= maximumTags else {
             throw AzureError("tags holds more than \(maximumTags) tags")
         }
-        guard tags.allSatisfy({ TagName.isValid($0) || ChannelName.isValid($0) }) else {
+        guard tags.allSatisfy({ TagName.isValid($0) || before.contains($0) }) else {
             throw AzureError("a tag is 1 to 120 letters, digits and _ @ # . : -")
         }
     }

@@ -40,6 +40,21 @@ struct NotificationDetails {
         return source.count > 2 ? String(source[2]) : ""
     }
 
+    /// Of a template the platforms of the devices that it was filled for, as far as they are known.
+    private var targetPlatforms: String {
+        guard format == HubMessage.Format.template.rawValue else { return format }
+        let names: [String] = Platform.allCases.compactMap { platform in
+            guard counts.contains(where: { $0.platform == platform }) else { return nil }
+            return switch platform {
+            case .apns: "appletemplate"
+            case .fcm: "fcmv1template"
+            case .wns: "windowstemplate"
+            case .mpns: "windowsphonetemplate"
+            }
+        }
+        return names.isEmpty ? format : names.joined(separator: ",")
+    }
+
     var xml: String {
         let first = pushes[0]
         var xml = "<NotificationDetails xmlns=\"\(Self.namespace)\">"
@@ -58,7 +73,7 @@ struct NotificationDetails {
         }
         xml += AzureXML.element("NotificationBody", body)
         if let tags = first.request["tags"]?.string { xml += AzureXML.element("Tags", tags) }
-        xml += AzureXML.element("TargetPlatforms", format)
+        xml += AzureXML.element("TargetPlatforms", targetPlatforms)
         xml += outcomes("ApnsOutcomeCounts", of: .apns)
         xml += outcomes("MpnsOutcomeCounts", of: .mpns)
         xml += outcomes("WnsOutcomeCounts", of: .wns)
@@ -165,6 +180,7 @@ enum HubOutcome: String {
         guard let status = delivery.status else {
             // Refused here, before any push service was asked.
             if reason.contains("too large") { return .invalidSize }
+            if reason.contains("has expired") { return .dropped }
             return reason.contains("credential") || reason.contains("key")
                 ? .invalidCredentials : .invalidFormat
         }
