@@ -9,6 +9,9 @@ import ServiceKit
 /// Writes large audiences down, page by page; each page and its cursor in one transaction, so that
 /// a crash repeats nothing and another replica goes on where this one stood (promise 3).
 ///
+/// One push after the other, and those with a condition by a planner of their own: the database may
+/// take long to answer one, and nobody else's push waits for that.
+///
 /// Authority: the pushes in planning that it claimed; they are nobody's again when the session ends.
 ///
 /// Shutdown: stops between two pages.
@@ -18,7 +21,7 @@ actor AudiencePlanner: ServicePart {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    nonisolated let name = "planner"
+    nonisolated let name: String
     private nonisolated let trouble = Trouble()
     nonisolated func notReadyReason() -> String? { trouble.reason }
 
@@ -28,6 +31,7 @@ actor AudiencePlanner: ServicePart {
     private static let shardSize = 10_000
     private static let cannotPlan = "audiences cannot be planned"
 
+    private let kind: AudienceKind
     private let database: PushDatabase
     private let engine: DeliveryEngine
     private let bell: Bell
@@ -36,6 +40,7 @@ actor AudiencePlanner: ServicePart {
     private let log: Log
 
     init(
+        _ kind: AudienceKind,
         database: PushDatabase,
         engine: DeliveryEngine,
         bell: Bell,
@@ -43,6 +48,8 @@ actor AudiencePlanner: ServicePart {
         onPage: @escaping @Sendable () -> Void
     ) {
         loop = runtime.mainLoop
+        name = "planner of \(kind) audiences"
+        self.kind = kind
         self.database = database
         self.engine = engine
         self.bell = bell
@@ -98,7 +105,7 @@ actor AudiencePlanner: ServicePart {
 
     private func claim(_ session: Int) async throws -> PlanningPush? {
         do {
-            return try await database.deliveries.claimPlanning(session: session)
+            return try await database.deliveries.claimPlanning(kind, session: session)
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return nil

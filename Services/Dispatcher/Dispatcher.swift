@@ -50,7 +50,7 @@ private struct Wiring {
     let engine: DeliveryEngine
     let directBell: Bell
     let broadcastBell: Bell
-    let planningBell: Bell
+    let planningBells: [AudienceKind: Bell]
     let scheduleBell: Bell
     let shardBell: Bell
     let sender: ShardSender
@@ -94,7 +94,8 @@ private struct Wiring {
         )
         contexts = PushContexts(database: database)
         (directBell, broadcastBell) = (Bell(on: loop), Bell(on: loop))
-        (planningBell, shardBell, scheduleBell) = (Bell(on: loop), Bell(on: loop), Bell(on: loop))
+        (shardBell, scheduleBell) = (Bell(on: loop), Bell(on: loop))
+        planningBells = [.plain: Bell(on: loop), .conditional: Bell(on: loop)]
         engine = DeliveryEngine(
             database: database,
             producer: producer,
@@ -115,7 +116,7 @@ private struct Wiring {
 
     func parts() throws -> [any ServicePart] {
         let (loop, directBell, broadcastBell) = (loop, directBell, broadcastBell)
-        let (planningBell, shardBell) = (planningBell, shardBell)
+        let (planningBells, shardBell) = (planningBells.values, shardBell)
         let session = SessionKeeper(
             sessions: database.sessions,
             engine: engine,
@@ -123,16 +124,20 @@ private struct Wiring {
             runtime: runtime
         ) {
             loop.execute {
-                for bell in [directBell, broadcastBell, planningBell, shardBell] { bell.ring() }
+                for bell in [directBell, broadcastBell, shardBell] { bell.ring() }
+                for bell in planningBells { bell.ring() }
             }
         }
-        let planner = AudiencePlanner(
-            database: database,
-            engine: engine,
-            bell: planningBell,
-            runtime: runtime
-        ) {
-            loop.execute { for bell in [directBell, broadcastBell, shardBell] { bell.ring() } }
+        let planners = self.planningBells.map { kind, bell in
+            AudiencePlanner(
+                kind,
+                database: database,
+                engine: engine,
+                bell: bell,
+                runtime: runtime
+            ) {
+                loop.execute { for bell in [directBell, broadcastBell, shardBell] { bell.ring() } }
+            }
         }
         let intake = EventIntake(
             consumer: consumer,
@@ -144,7 +149,7 @@ private struct Wiring {
             topics: configuration.topics,
             runtime: runtime
         ) {
-            loop.execute { planningBell.ring() }
+            loop.execute { for bell in planningBells { bell.ring() } }
         }
         let releaser = ScheduleReleaser(
             database: database,
@@ -153,11 +158,14 @@ private struct Wiring {
             bell: scheduleBell,
             runtime: runtime
         ) {
-            loop.execute { for bell in [planningBell, directBell] { bell.ring() } }
+            loop.execute {
+                directBell.ring()
+                for bell in planningBells { bell.ring() }
+            }
         }
         let (database, producer, consumer) = (database, producer, consumer)
         let (providers, engine) = (providers, engine)
-        return [
+        var parts: [any ServicePart] = [
             try OperationsServer(configuration.operations, runtime),
             Part("postgres", notReady: database.notReadyReason) {
                 do {
@@ -181,7 +189,9 @@ private struct Wiring {
             },
             engine,
             StrayKeeping(database: database, engine: engine, runtime: runtime),
-            planner,
+        ]
+        parts += planners
+        parts += [
             sender,
             sweeper(.direct, directBell),
             sweeper(.broadcast, broadcastBell),
@@ -197,6 +207,7 @@ private struct Wiring {
                 await engine.prepareToStop()
             },
         ]
+        return parts
     }
 
     private func sweeper(_ lane: Lane, _ bell: Bell) -> DeliverySweeper {
@@ -213,7 +224,7 @@ private struct Wiring {
     /// What other processes say by NOTIFY; whoever waits for it also looks now and then by itself.
     private func listen() async throws {
         let (loop, credentials, sender) = (loop, credentials, sender)
-        let (planningBell, shardBell) = (planningBell, shardBell)
+        let (planningBells, shardBell) = (planningBells.values, shardBell)
         let scheduleBell = scheduleBell
         var pause = Pause()
         while !Task.isCancelled {
@@ -222,7 +233,7 @@ private struct Wiring {
                     loop.execute { credentials.forget(app) }
                 }
                 try await database.onNotification(.planning) { _ in
-                    loop.execute { planningBell.ring() }
+                    loop.execute { for bell in planningBells { bell.ring() } }
                 }
                 try await database.onNotification(.scheduled) { _ in
                     loop.execute { scheduleBell.ring() }

@@ -83,18 +83,24 @@ extension DeliveryStore {
         _ = try await transaction.execute("SELECT pg_notify('\(channel.rawValue)', '')")
     }
 
-    /// Takes the next push whose audience is to be written down.
-    package func claimPlanning(session: Int) async throws -> PlanningPush? {
+    /// Takes the next push whose audience is to be written down; of one kind, or of any. A push
+    /// that only speaks of a condition may count as one that has it.
+    package func claimPlanning(
+        _ kind: AudienceKind? = nil,
+        session: Int
+    ) async throws -> PlanningPush? {
         try await database.transaction { transaction in
             try await SessionStore.hold(session, transaction)
             let claimed = try await transaction.execute(
                 """
                 UPDATE pushes SET planner = $1, updated_at = now() WHERE id = (
                     SELECT id FROM pushes WHERE is_planning AND planner IS NULL
+                        AND ($2::boolean IS NULL
+                            OR $2 = (request::text ~ '"(where|cql|tags)"'))
                     ORDER BY lane, created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
                 RETURNING id, app, request
                 """,
-                [.integer(session)]
+                [.integer(session), kind.map { .boolean($0 == .conditional) } ?? .null]
             )
             guard let row = claimed.first else { return nil }
             do {
@@ -223,6 +229,11 @@ extension DeliveryStore {
             request: request
         )
     }
+}
+
+/// Whether the database has to be asked a condition for it.
+package enum AudienceKind: Sendable {
+    case plain, conditional
 }
 
 // MARK: One transaction's steps

@@ -117,6 +117,40 @@ struct ConditionAudienceTests {
         }
     }
 
+    @Test("Pushes with a condition are planned apart, so that none without one waits for them")
+    func conditionsArePlannedApart() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.populate(0..<3)
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "planner")
+            var ids: [String] = []
+            for (name, object) in [
+                ("where", ["where": ["n": 1]]),
+                ("cql", ["cql": "select * from _Installation where n = 1"]),
+                ("tags", ["tags": "news || !news"]),
+                ("channel", ["channels": ["news"]]),
+                ("both", ["channels": ["news", "late"], "data": ["alert": "Where are you?"]]),
+            ] as [(String, JSONObject)] {
+                let push = try fixture.push(name, object)
+                _ = try await database.deliveries.plan(session: session, [push])
+                ids.append(push.id)
+            }
+            func claimed(_ kind: AudienceKind?) async throws -> Set<String> {
+                var claimed: Set<String> = []
+                while let push = try await database.deliveries.claimPlanning(
+                    kind,
+                    session: session
+                ) {
+                    claimed.insert(push.id)
+                }
+                return claimed
+            }
+            #expect(try await claimed(.plain) == Set(ids[3...]))
+            #expect(try await claimed(.conditional) == Set(ids[..<3]))
+            #expect(try await claimed(nil).isEmpty)
+        }
+    }
+
     @Test("What names its devices is narrowed by a condition, and by tags")
     func directSelectorsAreNarrowed() async throws {
         try await StorageFixture.run { fixture in
