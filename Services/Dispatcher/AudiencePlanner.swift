@@ -94,7 +94,7 @@ actor AudiencePlanner: ServicePart {
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is another's, or the push was cancelled meanwhile.
             return false
-        } catch let failure as ConditionFailure {
+        } catch let failure as PlanningFailure {
             try await fail(push, failure.reason, session: session)
             return true
         } catch let error as StorageError where !error.isRetryable {
@@ -127,22 +127,24 @@ actor AudiencePlanner: ServicePart {
     private func plan(_ push: PlanningPush, session: Int) async throws {
         var pause = Pause()
         var total = 0
-        var troubles = ConditionTroubles(hasCondition: push.hasCondition)
+        var troubles = PlanningTroubles(hasCondition: push.hasCondition)
+        var isCareful = false
         while !Task.isCancelled {
             do {
                 let page = try await database.deliveries.planPage(
                     session: session,
                     pushID: push.id,
                     shardSize: Self.shardSize,
-                    // Once that took too long, page by page may not.
-                    asksIndex: troubles.count == 0
+                    looksAt: isCareful ? DeliveryStore.carefulPage : nil
                 )
+                troubles.reset()
                 planned.add(page.inserted)
                 total += page.inserted
                 if page.inserted > 0 { onPage() }
                 guard !page.isFinished else { break }
             } catch let error as StorageError where error.isRetryable {
                 // The claim is ours as long as the session is.
+                if error.isStatementTimeout { isCareful = true }
                 try await wait(&pause, after: error, &troubles)
             }
         }
@@ -158,7 +160,7 @@ actor AudiencePlanner: ServicePart {
         _ body: () async throws -> Value
     ) async throws -> Value {
         var pause = Pause()
-        var troubles = ConditionTroubles(hasCondition: push.hasCondition)
+        var troubles = PlanningTroubles(hasCondition: push.hasCondition)
         while true {
             try Task.checkCancellation()
             do {
@@ -171,13 +173,14 @@ actor AudiencePlanner: ServicePart {
 
     /// Waits before another try, and, where the connection was lost, until the database answers.
     ///
-    /// - Throws: `ConditionFailure` where the push's condition has failed too often.
+    /// - Throws: `PlanningFailure` where the database fails at this push too often.
     private func wait(
         _ pause: inout Pause,
         after error: StorageError,
-        _ troubles: inout ConditionTroubles
+        _ troubles: inout PlanningTroubles
     ) async throws {
-        trouble.set(Self.cannotPlan)
+        // What takes too long is this push's trouble, not this replica's.
+        if !error.isStatementTimeout { trouble.set(Self.cannotPlan) }
         await pause.wait(on: loop)
         while troubles.hasCondition, error.sqlState == nil {
             try Task.checkCancellation()
@@ -221,27 +224,34 @@ actor AudiencePlanner: ServicePart {
 
 /// Errors that a condition may be the cause of, though they could be the database's own: a timeout,
 /// a want of memory, a connection that was lost. Often enough, and the push has to go.
-private struct ConditionTroubles {
+private struct PlanningTroubles {
     private static let maximum = 3
 
     let hasCondition: Bool
-    private(set) var count = 0
+    private var count = 0
 
-    mutating func add(_ error: StorageError) throws(ConditionFailure) {
-        guard hasCondition,
-            error.isStatementTimeout || error.sqlState?.hasPrefix("53") ?? true
-        else { return }
+    init(hasCondition: Bool) { self.hasCondition = hasCondition }
+
+    mutating func reset() { count = 0 }
+
+    mutating func add(_ error: StorageError) throws(PlanningFailure) {
+        // A condition may be what the database goes down by.
+        let isOfThePush =
+            error.isStatementTimeout
+            || hasCondition && error.sqlState?.hasPrefix("53") ?? true
+        guard isOfThePush else { return }
         count += 1
         guard count >= Self.maximum else { return }
+        let subject = hasCondition ? "where: " : ""
         let reason =
             error.isStatementTimeout
             ? "the database takes longer than its statement timeout to ask it of the app's devices"
             : "the database cannot answer it: \(error.description)"
-        throw ConditionFailure(reason: "where: " + reason)
+        throw PlanningFailure(reason: subject + reason)
     }
 }
 
-private struct ConditionFailure: Error {
+private struct PlanningFailure: Error {
     let reason: String
 }
 

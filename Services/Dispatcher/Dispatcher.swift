@@ -131,8 +131,8 @@ private struct Wiring {
         let planners = self.planningBells.map { kind, bell in
             AudiencePlanner(
                 kind,
-                database: database,
-                engine: engine,
+                database: self.database,
+                engine: self.engine,
                 bell: bell,
                 runtime: runtime
             ) {

@@ -49,17 +49,9 @@ extension DeliveryStore {
             if found <= limit { return page }
             choice.limit = nil
         }
-        // The primary key alone is asked for where the page ends.
-        let end = try await transaction.execute(
-            """
-            SELECT object_id FROM installations WHERE app = $1 AND object_id > $2
-            ORDER BY object_id OFFSET $3 LIMIT 1
-            """,
-            [.text(push.app), .text(start.cursor ?? ""), .integer(limit - 1)]
-        )
-        choice.end = try end.first?.text("object_id")
+        choice.start.end = try await pageEnd(push.app, start, limit, transaction)
         var (_, page) = try await insert(choice, transaction)
-        page.cursor = choice.end
+        page.cursor = choice.start.end
         return page
     }
 
@@ -67,11 +59,9 @@ extension DeliveryStore {
     private struct Choice {
         let push: PlanningPush
         let selectors: PushRequest.Selectors
-        let start: PageStart
+        var start: PageStart
         let size: Int
         let zones: ZoneTimes?
-        /// Inclusive; `nil`: all behind the start.
-        var end: String?
         /// Nothing is written where more than so many are found.
         var limit: Int?
 
@@ -80,15 +70,11 @@ extension DeliveryStore {
             parameters = [
                 .text(push.app), .timestamp(start.plannedUntil), .text(start.cursor ?? ""),
             ]
-            var sql = """
+            let bounds = """
                 n.app = $1 AND n.valid AND n.token IS NOT NULL AND n.created_at <= $2
-                AND n.object_id > $3
+                AND n.object_id > $3\(start.bound(&parameters))
                 """
-            if let end {
-                parameters.append(.text(end))
-                sql += " AND n.object_id <= $\(parameters.count)"
-            }
-            return sql + (try selectors.conditions(&parameters, app: push.app))
+            return bounds + (try selectors.conditions(&parameters, app: push.app))
         }
     }
 

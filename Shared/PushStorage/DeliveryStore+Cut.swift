@@ -6,6 +6,9 @@ import PushCore
 extension DeliveryStore {
     /// Shards of a page.
     static let shardsAtOnce = 10
+    /// Installations that a page looks at where one that looked for as many members as it may have
+    /// took too long.
+    package static let carefulPage = 200_000
 
     /// The next shards of an audience, in the order of the object ids; the cursor is the last id that
     /// was looked at. The last shard of all has no upper bound.
@@ -15,10 +18,13 @@ extension DeliveryStore {
         _ start: PageStart,
         size: Int,
         _ zones: ZoneTimes?,
+        looksAt most: Int?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
         try await planByIndex(transaction)
+        var start = start
+        if let most { start.end = try await pageEnd(push.app, start, max(1, most), transaction) }
         var sparse: [String]?
         if start.cursor == nil, let channels = selectors.channels,
             try await isSparse(channels, size, transaction)
@@ -33,7 +39,8 @@ extension DeliveryStore {
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(size * shardsAtOnce),
         ]
-        let conditions = try selectors.conditions(&parameters, app: push.app)
+        let conditions =
+            start.bound(&parameters) + (try selectors.conditions(&parameters, app: push.app))
         let parts = try await transaction.execute(
             """
             SELECT max(m.object_id) AS upper, count(*) AS members
@@ -49,7 +56,7 @@ extension DeliveryStore {
         var uppers: [String?] = try parts.rows.map { try $0.text("upper") }
         let members = try parts.rows.map { try $0.integer("members") }
         let total = members.reduce(0, +)
-        let cursor = total < size * shardsAtOnce ? nil : uppers.last ?? nil
+        let cursor = total < size * shardsAtOnce ? start.end : uppers.last ?? nil
         let lowers = [start.cursor ?? ""] + uppers.dropLast().map { $0 ?? "" }
         if cursor == nil, !uppers.isEmpty { uppers[uppers.count - 1] = nil }
         let shards = zip(zip(lowers, uppers), members).map { bounds, members in
@@ -57,6 +64,22 @@ extension DeliveryStore {
         }
         try await insert(shards, of: push, isSparse: false, transaction)
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
+    }
+
+    /// The primary key alone is asked for where a page ends; `nil`: it takes all that are left.
+    static func pageEnd(
+        _ app: String,
+        _ start: PageStart,
+        _ installations: Int,
+        _ transaction: PostgresTransaction
+    ) async throws -> String? {
+        try await transaction.execute(
+            """
+            SELECT object_id FROM installations WHERE app = $1 AND object_id > $2
+            ORDER BY object_id OFFSET $3 LIMIT 1
+            """,
+            [.text(app), .text(start.cursor ?? ""), .integer(installations - 1)]
+        ).first?.text("object_id")
     }
 
     /// Whether so few installations, of all apps together, are in these channels that one shard has

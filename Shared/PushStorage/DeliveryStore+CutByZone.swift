@@ -28,7 +28,8 @@ extension DeliveryStore {
                     WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
                 """
         }
-        let conditions = try selectors.conditions(&parameters, app: push.app)
+        let conditions =
+            start.bound(&parameters) + (try selectors.conditions(&parameters, app: push.app))
         let due = zones.due("n.time_zone", &parameters)
         let rows = try await transaction.execute(
             """
@@ -49,7 +50,7 @@ extension DeliveryStore {
             parameters
         ).rows
         let total = try rows.reduce(0) { $0 + (try $1.integer("members")) }
-        let cursor = total < limit ? nil : try rows.first?.text("last")
+        let cursor = total < limit ? start.end : try rows.first?.text("last")
         var shards: [NewShard] = []
         for row in rows {
             let due = try row.instant("due")

@@ -129,7 +129,8 @@ extension DeliveryStore {
     ///   - pushID: Which push.
     ///   - limit: Rows of a page.
     ///   - shardSize: Members of a shard; `nil`: rows for everyone.
-    ///   - asksIndex: Whether a condition may be asked of all at once, where an index serves it.
+    ///   - looksAt: After a page that took too long: how many of the app's installations a statement
+    ///     looks at, whatever it finds there; `nil`: as many as it takes.
     /// - Returns: What the page came to.
     /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
     package func planPage(
@@ -137,7 +138,7 @@ extension DeliveryStore {
         pushID: String,
         limit: Int = 5000,
         shardSize: Int? = nil,
-        asksIndex: Bool = true
+        looksAt: Int? = nil
     ) async throws -> PlannedPage {
         try await database.transaction { transaction in
             try await SessionStore.hold(session, transaction)
@@ -172,7 +173,7 @@ extension DeliveryStore {
                         start,
                         size: max(1, shardSize),
                         zones,
-                        asksIndex: asksIndex,
+                        asksIndex: looksAt == nil,
                         transaction
                     )
                 } else if let shardSize, !selectors.isDirect {
@@ -182,6 +183,7 @@ extension DeliveryStore {
                         start,
                         size: max(1, shardSize),
                         zones,
+                        looksAt: looksAt,
                         transaction
                     )
                 } else {
@@ -318,6 +320,15 @@ extension DeliveryStore {
         /// Microseconds since 1970.
         let plannedUntil: Int64
         let limit: Int
+        /// The last id that is looked at; `nil`: there is no such.
+        var end: String?
+
+        /// What holds of an installation `n` up to there.
+        func bound(_ parameters: inout [PostgresValue]) -> String {
+            guard let end else { return "" }
+            parameters.append(.text(end))
+            return " AND n.object_id <= $\(parameters.count)"
+        }
     }
 
     struct AudiencePage {

@@ -101,7 +101,7 @@ package struct InstallationStore: Sendable {
     /// Locks those of the ids that there are, in the order that all who lock installations keep.
     static let lockNamedSQL = """
         SELECT count(*) FROM (
-            SELECT id FROM unnest($2::text[]) AS named(id) ORDER BY id COLLATE "C") AS o
+            SELECT id FROM unnest($2::text[]) AS named(id) ORDER BY id COLLATE "C" OFFSET 0) AS o
         CROSS JOIN LATERAL (
             SELECT FROM installations i
             WHERE i.app = $1 AND i.object_id = o.id FOR UPDATE) AS held

@@ -92,7 +92,7 @@ extension Maintenance {
                 FROM unnest($1::text[], $2::integer[]) AS s(app, days)) AS a
             CROSS JOIN LATERAL (
                 SELECT i.app, i.object_id FROM installations i
-                WHERE i.app = a.app AND i.valid AND i.updated_at < a.silent_since
+                WHERE (i.app || '') = a.app AND i.valid AND i.updated_at < a.silent_since
                     AND i.seen_on <= (a.silent_since AT TIME ZONE 'UTC')::date
                 LIMIT $3) AS n
             LIMIT $3
@@ -121,7 +121,7 @@ extension Maintenance {
             CROSS JOIN unnest(ARRAY[false, true]) AS v(valid)
             CROSS JOIN LATERAL (
                 SELECT i.app, i.object_id FROM installations i
-                WHERE i.app = a.app AND i.valid = v.valid AND i.updated_at < a.silent_since
+                WHERE (i.app || '') = a.app AND i.valid = v.valid AND i.updated_at < a.silent_since
                     AND i.seen_on <= (a.silent_since AT TIME ZONE 'UTC')::date
                 LIMIT $3) AS n
             LIMIT $3

@@ -343,7 +343,8 @@ extension ShardStore {
             """
     }
 
-    /// The members were chosen when the shard was cut; they are looked up one by one, in their order.
+    /// The members were chosen when the shard was cut; they are looked up one by one, in their order:
+    /// neither the order nor the way may be the planner's choice, which a new app's devices mislead.
     private static func chosenPageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
@@ -352,12 +353,13 @@ extension ShardStore {
         let last = parameters.count
         return """
             WITH chosen AS MATERIALIZED (
-                SELECT m.id FROM shards s CROSS JOIN LATERAL unnest(s.members) AS m(id)
-                WHERE s.push_id = $\(last - 1) AND s.shard = $\(last) AND m.id > $2
+                SELECT s.app, m.id FROM shards s CROSS JOIN LATERAL unnest(s.members) AS m(id)
+                WHERE s.push_id = $\(last - 1) AND s.shard = $\(last) AND s.app = $1 AND m.id > $2
             )
             SELECT \(memberColumns(shard, &parameters))
             FROM chosen c CROSS JOIN LATERAL (
-                SELECT * FROM installations i WHERE i.app = $1 AND i.object_id = c.id) n
+                SELECT * FROM installations i
+                WHERE i.app = c.app AND i.object_id = c.id OFFSET 0) n
             WHERE n.valid AND n.token IS NOT NULL AND n.created_at <= $3 LIMIT $4
             """
     }

@@ -5,7 +5,7 @@ bench_where() {
     local app=where-1M
     use_stack
     create_where_app "$app"
-    take_turns where -- "$bench" where "$app" 1000 -- true
+    take_turns where -- "$bench" where "$app" 400 -- true
     figure where equal_p50 "where equal, 100 of 1M, p50" ms - 0
     figure where equal_p99 "where equal, 100 of 1M, p99" ms most 10
     figure where first_p99 "the first 100 of 10k of 1M, p99" ms most 10

@@ -117,6 +117,80 @@ struct ConditionAudienceTests {
         }
     }
 
+    @Test("All members are read of an app that the database's statistics do not know yet")
+    func newAppsAreReadWhole() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.createApp("other")
+            try await fixture.populate(0..<5000, app: "other")
+            _ = try await fixture.server.query("ANALYZE installations")
+            try await fixture.populate(0..<3000)
+            _ = try await fixture.server.query(
+                """
+                UPDATE installations SET updated_at = now() - random() * interval '50 days'
+                WHERE app = '\(StorageFixture.app)'
+                """
+            )
+            _ = try await fixture.broadcast(
+                "all",
+                ["where": ["badge": ["$gte": 0]]],
+                shardSize: 10_000
+            )
+            let session = try await fixture.database.sessions.open(name: "sender")
+            let shard = try #require(try await fixture.claim(session).first)
+            let members = try await fixture.members(of: shard, by: 500)
+            #expect(members.map(\.target) == (0..<3000).map { fixture.objectID($0) })
+        }
+    }
+
+    @Test("After a page that took too long, no page looks at more than a part of the app")
+    func carefulPagesAreBounded() async throws {
+        try await StorageFixture.run { fixture in
+            // One in ten is on the channel.
+            _ = try await fixture.server.query(
+                """
+                INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
+                    channels, time_zone, token_updated_at)
+                SELECT '\(StorageFixture.app)', lpad(g::text, 24, '0'), 'ios', 'apns', 't' || g,
+                    sha256(convert_to('t' || g, 'UTF8')),
+                    CASE WHEN g % 10 = 0 THEN '{rare}'::text[] ELSE '{}' END,
+                    CASE WHEN g % 20 = 0 THEN 'Asia/Tokyo' END, now() - interval '1 minute'
+                FROM generate_series(1, 4200) AS g
+                """
+            )
+            let database = fixture.database
+            for (name, isLocal) in [("plain", false), ("local", true)] {
+                var object: JSONObject = ["channels": ["rare"]]
+                if isLocal {
+                    let time = Instant.now().adding(milliseconds: 3_600_000)
+                    object["push_time"] = .string(time.localText)
+                }
+                let push = try fixture.push(name, object)
+                let session = try await database.sessions.open(name: name)
+                _ = try await database.deliveries.plan(session: session, [push])
+                _ = try await fixture.server.query(
+                    "UPDATE pushes SET release_at = now() WHERE id = '\(push.id)' AND is_waiting"
+                )
+                if isLocal { _ = try await database.deliveries.release(session: session) }
+                let claimed = try await database.deliveries.claimPlanning(session: session)
+                #expect(claimed?.id == push.id)
+                var pages: [Int] = []
+                var isFinished = false
+                while !isFinished {
+                    let page = try await database.deliveries.planPage(
+                        session: session,
+                        pushID: push.id,
+                        // Or so few would be found by their channel.
+                        shardSize: 50,
+                        looksAt: 2000
+                    )
+                    (isFinished, pages) = (page.isFinished, pages + [page.inserted])
+                }
+                #expect(pages == [200, 200, 20], "\(name)")
+                #expect(try await fixture.balancedLedger(of: push.id).targeted == 420, "\(name)")
+            }
+        }
+    }
+
     @Test("Pushes with a condition are planned apart, so that none without one waits for them")
     func conditionsArePlannedApart() async throws {
         try await StorageFixture.run { fixture in
