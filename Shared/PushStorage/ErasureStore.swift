@@ -139,10 +139,12 @@ package struct ErasureStore: Sendable {
         _ entry: AuditEntry
     ) async throws -> SubjectNames {
         try await database.transaction { transaction in
+            // Who comes second waits here, and goes on with the names that the first has found.
             let known = try await transaction.execute(
                 """
-                SELECT names, counts FROM erasures WHERE app = $1 AND kind = $2 AND id = $3
-                FOR UPDATE
+                INSERT INTO erasures (app, kind, id, names) VALUES ($1, $2, $3, '{}')
+                ON CONFLICT (app, kind, id) DO UPDATE SET touched_at = now()
+                RETURNING names, counts
                 """,
                 Self.key(subject)
             )
@@ -165,14 +167,10 @@ package struct ErasureStore: Sendable {
             }
             _ = try await transaction.execute(
                 """
-                INSERT INTO erasures (app, kind, id, names, counts, wanted_by)
-                VALUES ($1, $2, $3, $4, $5, $6)
-                ON CONFLICT (app, kind, id) DO UPDATE SET names = excluded.names,
-                    counts = excluded.counts, wanted_by = excluded.wanted_by, touched_at = now(),
-                    cursor_at = CASE WHEN erasures.names = excluded.names
-                        THEN erasures.cursor_at END,
-                    cursor_id = CASE WHEN erasures.names = excluded.names
-                        THEN erasures.cursor_id END
+                UPDATE erasures SET names = $4, counts = $5, wanted_by = $6, touched_at = now(),
+                    cursor_at = CASE WHEN names = $4 THEN cursor_at END,
+                    cursor_id = CASE WHEN names = $4 THEN cursor_id END
+                WHERE app = $1 AND kind = $2 AND id = $3
                 """,
                 Self.key(subject) + [
                     .json(names.json), .json(.object(counts.json)), .json(Self.wish(entry)),

@@ -286,6 +286,36 @@ struct ErasureTests {
         }
     }
 
+    @Test("Calls that begin at the same time erase all of it, whichever ends it")
+    func callsAtOnce() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            for round in 0..<5 {
+                let user = "user-at-once-\(round)"
+                let phone = try await fixture.install(phone("aa11bb2\(round)", user, "d\(round)"))
+                let push = try fixture.push("p\(round)", ["channels": ["news"]])
+                let targeted = try fixture.push(
+                    "t\(round)",
+                    ["installations": [.string(phone.objectID), "somebody"]]
+                )
+                _ = try await database.deliveries.plan(session: session, [push, targeted])
+                let subject = Subject(app: Self.app, .identity, user)
+                let total = try await withThrowingTaskGroup(of: Int.self) { group in
+                    for _ in 0..<5 {
+                        group.addTask {
+                            try await database.erasures.erase(subject, by: Self.entry).erased
+                                .json["installations"]?.integer ?? 0
+                        }
+                    }
+                    return try await group.reduce(0, +)
+                }
+                #expect(total == 1)
+                #expect(try await tables(holding: phone.objectID, fixture).isEmpty)
+            }
+        }
+    }
+
     @Test("Maintenance finishes an erasure that was cut short, for who wanted it, and no other")
     func maintenanceFinishes() async throws {
         try await StorageFixture.run { fixture in
