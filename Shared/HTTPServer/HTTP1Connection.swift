@@ -87,8 +87,21 @@ final class HTTP1Connection: ProtocolDriver {
             switch event {
             case .head(let head): begin(head)
             case .end(let body): dispatch(body)
-            case .failure(let problem): refuse(problem)
+            case .failure(let problem): refuse(problem, of: unreadRequest)
             }
+        }
+    }
+
+    /// What is known of a request whose head could not be read.
+    private var unreadRequest: HTTPServerRequest? {
+        parser.failedTarget.flatMap { target in
+            HTTPServerRequest(
+                refused: .get,
+                target,
+                headers: [:],
+                remoteAddress: connection.stream.remoteAddress,
+                scheme: connection.scheme
+            )
         }
     }
 

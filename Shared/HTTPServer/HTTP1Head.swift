@@ -7,7 +7,7 @@ struct PartialHead {
     }
 
     private var method = HTTPMethod.get
-    private var target = ""
+    private(set) var target = ""
     private var authority: String?
     private var version = HTTPVersion.http11
     private var headers = HTTPHeaders()

@@ -7,6 +7,8 @@
 struct HTTP1Parser {
     /// What a buffer may keep while nothing is in it: thousands of connections wait.
     static let keptBytes = 4 * 1024
+    /// Enough for a path that tells whose the request is.
+    private static let shownTargetBytes = 1024
 
     struct Limits: Sendable {
         var targetBytes: Int
@@ -59,6 +61,10 @@ struct HTTP1Parser {
     private var skippedEmptyLine = false
     private var partial = PartialHead()
     private var body: [UInt8] = []
+    /// Where the request line at hand begins.
+    private var requestStart = 0
+    /// What is known of the target of a request whose head could not be read: its beginning.
+    private(set) var failedTarget: String?
 
     init(limits: Limits) { self.limits = limits }
 
@@ -113,6 +119,7 @@ struct HTTP1Parser {
             }
             return event
         } catch {
+            failedTarget = beginningOfTarget()
             state = .failed
             buffer = []
             body = []
@@ -126,6 +133,7 @@ struct HTTP1Parser {
         while true {
             switch state {
             case .requestLine:
+                requestStart = position
                 guard let line = try takeLine() else { return nil }
                 if line.isEmpty, !skippedEmptyLine {
                     skippedEmptyLine = true
@@ -228,6 +236,19 @@ struct HTTP1Parser {
             return HTTPProblem(status: 414, detail: "the target is too long")
         }
         return HTTPProblem(status: 431, detail: "the head is too large")
+    }
+
+    /// Of a head that is being read.
+    private func beginningOfTarget() -> String? {
+        switch state {
+        case .headerLines: return partial.target
+        case .requestLine:
+            let line = buffer[requestStart...].prefix(Self.shownTargetBytes)
+            guard let blank = line.firstIndex(of: UInt8(ascii: " ")) else { return nil }
+            let target = line[(blank + 1)...].prefix { $0 > 0x20 && $0 < 0x7F }
+            return String(decoding: target, as: UTF8.self)
+        case .body, .chunkSize, .chunkData, .chunkEnd, .trailers, .ended, .failed: return nil
+        }
     }
 
     // MARK: Heads and bodies

@@ -219,24 +219,21 @@ final class HTTP2Connection: ProtocolDriver {
     ) {
         guard let stream = streams[id] else { return }
         server.instruments.refused(problem.status)
-        let request = stream.request?.request ?? head.flatMap { refused($0, problem) }
+        let request = stream.request?.request ?? head.flatMap(refused)
         let response =
             request.map { server.router.errorResponse(problem, $0) }
             ?? HTTPServerResponse.problem(problem)
         submit(id, response)
     }
 
-    /// What of a request with a target that cannot be used can be read.
-    private func refused(_ head: HTTP2.RequestHead, _ problem: HTTPProblem) -> HTTPServerRequest? {
-        guard problem.status == 400, let method = HTTPMethod(rawValue: head.method) else {
-            return nil
-        }
+    /// What is known of a request whose head cannot be used.
+    private func refused(_ head: HTTP2.RequestHead) -> HTTPServerRequest? {
         var headers = HTTPHeaders(
             head.fields.map { HTTPHeaders.Field(name: $0.name, value: $0.value) }
         )
         if !head.authority.isEmpty { headers["host"] = head.authority }
         return HTTPServerRequest(
-            refused: method,
+            refused: HTTPMethod(rawValue: head.method) ?? .get,
             head.path,
             headers: headers,
             remoteAddress: connection.stream.remoteAddress,

@@ -20,6 +20,20 @@ struct HTTP2Tests {
         }
     }
 
+    @Test("What cannot be read is refused in the words of the surface that its path names")
+    func unreadableTargetsAreRefusedByTheirSurface() async throws {
+        try await withServer(routes: { router, _ in
+            router.errorResponse = { error, request in
+                .text("mine \(request.path)", status: (error as? HTTPProblem)?.status ?? 500)
+            }
+        }) { server in
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(requestHead(1, "GET", "/mine/%zz"))
+            #expect(try await wire.body(of: 1) == "mine /mine/-")
+        }
+    }
+
     @Test func aScriptedGoawayNamesItsLastStreamAndItsReason() async throws {
         try await withServer(routes: { router, _ in
             router.on(.get, "/goaway") { request in

@@ -126,6 +126,31 @@ struct ServerTests {
         }
     }
 
+    @Test("What cannot be read is refused in the words of the surface that its path names")
+    func unreadableHeadsAreRefusedByTheirSurface() async throws {
+        let long = String(repeating: "a", count: 20_000)
+        let rows = [
+            ("GET /mine/x?where=\(long) HTTP/1.1\r\nHost: a\r\n\r\n", 414, "mine /mine/x"),
+            ("GET /mine/x?where=\(long)", 414, "mine /mine/x"),
+            (get("/mine/x", "X-Long: \(long)\(long)\(long)\(long)\r\n"), 431, "mine /mine/x"),
+            (get("/mine/%zz"), 400, "mine /mine/-"), (get("/mine/x?a=%zz"), 400, "mine /mine/x"),
+            ("BREW /mine HTTP/1.1\r\nHost: a\r\n\r\n", 501, "mine /mine"),
+            ("nonsense\r\n\r\n", 400, "{"), ("GET mine HTTP/1.1\r\n\r\n", 400, "{"),
+        ]
+        try await withServer(routes: { router, _ in
+            router.errorResponse = { error, request in
+                let status = (error as? HTTPProblem)?.status ?? 500
+                return .text("mine \(request.path)", status: status)
+            }
+        }) { server in
+            for (text, status, body) in rows {
+                let found = try await server.exchange(text)
+                #expect(found.map(\.status) == [status], "\(text.prefix(40))")
+                #expect(found.first?.body.hasPrefix(body) == true, "\(text.prefix(40))")
+            }
+        }
+    }
+
     @Test func anAnswerLargerThanTheSocketsArrivesWhole() async throws {
         try await withServer { server in
             let wire = try Wire(port: server.port, receiveBufferBytes: 4096)
