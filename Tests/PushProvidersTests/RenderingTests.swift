@@ -276,8 +276,21 @@ private func outgoing(
         ),
         Golden(
             data: ["alert": "top", "android": ["alert": "droid", "action": "com.a.GO"]],
-            message: #"{"token":"T","notification":{"body":"droid"},"data":{"action":"com.a.GO"},"#
+            message: #"{"token":"T","notification":{"body":"droid"},"data":{"action":"com.a.GO","#
+                + #""com.avos.avoscloud.Channel":"","com.avos.avoscloud.Data":"#
+                + #""{\"alert\":\"droid\",\"action\":\"com.a.GO\"}","#
+                + #""payload":"{\"alert\":\"droid\",\"action\":\"com.a.GO\"}"},"#
                 + #""android":{"notification":{\#(tag)},"priority":"HIGH"}}"#
+        ),
+        // What a receiver of its own finds, in the names that LeanCloud's clients look for.
+        Golden(
+            data: ["action": "com.a.GO", "name": "n", "o": ["a": 1]],
+            message: #"{"token":"T","data":{"action":"com.a.GO","name":"n","o":"{\"a\":1}","#
+                + #""com.avos.avoscloud.Channel":"","com.avos.avoscloud.Data":"#
+                + #""{\"action\":\"com.a.GO\",\"name\":\"n\",\"o\":{\"a\":1}}","#
+                + #""payload":"{\"action\":\"com.a.GO\",\"name\":\"n\",\"o\":{\"a\":1}}"},"#
+                + #""android":{"priority":"NORMAL"}}"#,
+            overwrites: false
         ),
         Golden(
             data: [

@@ -28,6 +28,7 @@ enum FCMRequest {
         fields.drop(foreignKeys)
         let tag = try fields.takeText("collapse-id")
         let channel = try fields.takeText("_notificationChannel")
+        let whole = fields.fields
         let isSilent = fields.takeFlag("silent")
         var notification = JSONObject()
         var android = JSONObject()
@@ -58,9 +59,45 @@ enum FCMRequest {
         for (key, value) in fields.fields {
             strings[key] = .string(value.string ?? value.text)
         }
+        let texts = leafBytes(.object(notification)) + leafBytes(.object(android))
+        addExtras(of: whole, request, to: &strings, beside: texts)
         if !strings.isEmpty { message["data"] = .object(strings) }
         guard !message.isEmpty else { throw .noContent(.fcm) }
         return try finish(message, request, pushID, field: "data")
+    }
+
+    /// A push with `action` is for a receiver of LeanCloud's, which finds it whole under these names:
+    /// the first two are its intent's extras, the last is what LeanCloud's own FCM service reads.
+    /// Each is there where it has room, as all of it is in the message by its own names already.
+    private static func addExtras(
+        of data: JSONObject,
+        _ request: PushRequest,
+        to strings: inout JSONObject,
+        beside texts: Int
+    ) {
+        guard data["action"]?.string != nil else { return }
+        var channel: String?
+        if case .installations(let selectors) = request.audience {
+            channel = selectors.channels?.first
+        }
+        var whole = data
+        if let channel { whole["_channel"] = .string(channel) }
+        // Where devices put values of their own into it, each copy grows.
+        let room = request.templateFields.isEmpty ? maximumPayloadBytes : maximumPayloadBytes / 2
+        let extras: [[(String, String)]] = [
+            [
+                ("com.avos.avoscloud.Channel", channel ?? ""),
+                ("com.avos.avoscloud.Data", JSONValue.object(data).text),
+            ],
+            [("payload", JSONValue.object(whole).text)],
+        ]
+        for pairs in extras where pairs.allSatisfy({ strings[$0.0] == nil }) {
+            var more = strings
+            for (name, text) in pairs { more[name] = .string(text) }
+            // The push's own id is a tag of 36 bytes, once it is shown.
+            guard leafBytes(.object(more)) + texts + 64 <= room else { continue }
+            strings = more
+        }
     }
 
     private static func render(
