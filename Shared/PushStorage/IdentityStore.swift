@@ -126,15 +126,29 @@ package struct IdentityStore: Sendable {
         limit: Int = 100,
         skip: Int = 0
     ) async throws -> [Identity] {
+        let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
+        if condition.isIndexed(in: .identities) {
+            var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+            let statement = try compiler.few(
+                condition,
+                order,
+                limit: limit,
+                skip: skip,
+                in: .identities,
+                columns: Self.columns
+            )
+            let rows = try await database.ask(statement, compiler.parameters).rows
+            if let few = try WhereCompiler.few(in: rows) { return try few.map(Self.identity) }
+        }
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.identities(condition, as: "n")
         let order = try compiler.order(order, of: condition, in: .identities, as: "n")
-        let limit = compiler.bind(.integer(min(max(limit, 0), 1000)))
-        let skip = compiler.bind(.integer(max(skip, 0)))
+        let limitName = compiler.bind(.integer(limit))
+        let skipName = compiler.bind(.integer(skip))
         return try await database.ask(
             """
             SELECT \(Self.columns) FROM identities n WHERE n.app = $1 AND \(selected)
-            ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
+            ORDER BY \(order) LIMIT \(limitName) OFFSET \(skipName)
             """,
             compiler.parameters
         ).rows.map(Self.identity)

@@ -14,7 +14,7 @@ extension InstallationStore {
         skip: Int = 0
     ) async throws -> [Installation] {
         let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
-        if condition.isIndexed,
+        if condition.isIndexed(in: .installations),
             let found = try await queryFew(app, condition, order, limit, skip)
         {
             return found
@@ -32,10 +32,6 @@ extension InstallationStore {
         ).rows.map(Self.installation)
     }
 
-    /// Of so many it is quicker to take them all and put them in order than to walk along the order
-    /// until enough are found. The planner cannot tell: it knows too little of what is in `jsonb`.
-    private static let few = 5000
-
     /// The same where few are selected; `nil` where there are more.
     private func queryFew(
         _ app: String,
@@ -45,30 +41,16 @@ extension InstallationStore {
         _ skip: Int
     ) async throws -> [Installation]? {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
-        let selected = try compiler.installations(condition, as: "n")
-        let terms = compiler.orderTerms(order, of: condition, as: "n").enumerated()
-        let keys = terms.map { ", \($1.sql) AS k\($0)" }.joined()
-        let places = (terms.map { "k\($0) \($1.direction)" } + ["id"]).joined(separator: ", ")
-        let rows = try await database.ask(
-            """
-            WITH few AS MATERIALIZED (
-                SELECT n.object_id AS id\(keys) FROM installations n
-                WHERE n.app = $1 AND \(selected)
-                LIMIT \(compiler.bind(.integer(Self.few + 1)))::bigint
-            ), page AS MATERIALIZED (
-                SELECT id, row_number() OVER (ORDER BY \(places)) AS place FROM few
-                ORDER BY place LIMIT \(compiler.bind(.integer(limit)))::bigint
-                OFFSET \(compiler.bind(.integer(skip)))::bigint
-            )
-            SELECT t.found, p.place, \(Self.columns) FROM (SELECT count(*) AS found FROM few) t
-            LEFT JOIN page p ON true
-            LEFT JOIN installations n ON n.app = $1 AND n.object_id = p.id
-            ORDER BY p.place
-            """,
-            compiler.parameters
-        ).rows
-        guard let first = rows.first, try first.integer("found") <= Self.few else { return nil }
-        return try rows.filter { try $0.textOrNil("object_id") != nil }.map(Self.installation)
+        let statement = try compiler.few(
+            condition,
+            order,
+            limit: limit,
+            skip: skip,
+            in: .installations,
+            columns: Self.columns
+        )
+        let rows = try await database.ask(statement, compiler.parameters).rows
+        return try WhereCompiler.few(in: rows)?.map(Self.installation)
     }
 
     package func count(app: String, where condition: Where) async throws -> Int {

@@ -1,19 +1,19 @@
 import PushCore
 
 extension Where {
-    /// Whether an index that always is there leads to the installations that meet this: that of the
-    /// apps' own fields, of channels, or of what names a device or its owner.
-    var isIndexed: Bool {
+    /// Whether an index that always is there leads to the objects that meet this: that of the apps'
+    /// own fields, of channels, or of what names an object, a device or its owner.
+    func isIndexed(in table: WhereTable) -> Bool {
         switch self {
-        case .all(let parts): parts.contains(where: \.isIndexed)
-        case .any(let parts): !parts.isEmpty && parts.allSatisfy(\.isIndexed)
+        case .all(let parts): parts.contains { $0.isIndexed(in: table) }
+        case .any(let parts): !parts.isEmpty && parts.allSatisfy { $0.isIndexed(in: table) }
         case .none: false
         case .field(let path, let test):
-            switch WhereTable.installations.column(of: path) {
+            switch table.column(of: path) {
             case .json: test.isIndexedInFields
             case .textArray: test.values.contains(where: \.isText)
             case .text(let column):
-                ["object_id", "installation_id", "identity"].contains(column)
+                [table.objectID, "installation_id", "identity"].contains(column)
                     && !test.isOfAll && !test.values.isEmpty && test.values.allSatisfy(\.isText)
             case .integer, .boolean, .timestamp, .nothing: false
             }

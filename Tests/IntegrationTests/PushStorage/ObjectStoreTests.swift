@@ -82,6 +82,39 @@ struct ObjectStoreTests {
         }
     }
 
+    @Test("A page of identities is the same whether few match or many, and whatever the order")
+    func identityPages() async throws {
+        try await StorageFixture.run { fixture in
+            _ = try await fixture.server.query(
+                """
+                insert into identities (app, id, fields)
+                select '\(StorageFixture.app)', 'u' || lpad(n::text, 5, '0'),
+                    jsonb_build_object('n', n, 'kind', CASE WHEN n % 1000 = 0 THEN 'rare'
+                        ELSE 'common' END)
+                from generate_series(0, 6999) as n
+                """
+            )
+            let store = fixture.database.identities
+            func page(_ condition: JSONValue, _ order: String, _ skip: Int) async throws -> [Int?] {
+                try await store.query(
+                    app: StorageFixture.app,
+                    where: try Where.parse(condition),
+                    order: try SortKey.parse(order),
+                    limit: 3,
+                    skip: skip
+                ).map { $0.fields["n"]?.integer }
+            }
+            #expect(try await page(["kind": "rare"], "", 0) == [0, 1000, 2000])
+            #expect(try await page(["kind": "rare"], "-n", 1) == [5000, 4000, 3000])
+            #expect(try await page(["kind": "rare"], "n", 6) == [6000])
+            #expect(try await page(["kind": "rare"], "n", 7).isEmpty)
+            #expect(try await page(["kind": "none"], "n", 0).isEmpty)
+            #expect(try await page(["kind": "common"], "-n", 0) == [6999, 6998, 6997])
+            #expect(try await page(["kind": "common", "n": ["$lt": 3]], "n", 0) == [1, 2])
+            #expect(try await page(["objectId": "u00042"], "", 0) == [42])
+        }
+    }
+
     @Test("As many pushes wait for their time as may, also when they come all at once")
     func waitingPushes() async throws {
         try await StorageFixture.run { fixture in
