@@ -363,16 +363,18 @@ extension PushRequest {
             request.expiration = .at(time)
         }
         if let interval = fields["expiration_interval"] {
-            // LeanCloud's own examples send the number as text too.
-            guard let seconds = interval.integer ?? interval.string.flatMap({ Int($0) }),
+            // LeanCloud's own examples send the number as text too. Apple's time intervals have
+            // fractions: nothing ends before it was asked to.
+            let text = interval.string.flatMap { Int($0) }.map(Double.init)
+            guard let seconds = interval.double ?? text,
                 (0...3_153_600_000).contains(seconds)
             else {
                 throw PushRequestError(
                     "expiration_interval",
-                    .invalid("must be a whole number of seconds, 0 or more")
+                    .invalid("must be a number of seconds, 0 or more")
                 )
             }
-            request.expiration = .afterSeconds(seconds)
+            request.expiration = .afterSeconds(Int(seconds.rounded(.up)))
         }
     }
 

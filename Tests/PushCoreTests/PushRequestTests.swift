@@ -245,6 +245,11 @@ struct PushRequestTests {
             #"{"data": {}, "push_time": "2026-01-01T00:00:00Z", "expiration_interval": "60"}"#
         )
         #expect(past.expiresAt(acceptedAt: now)?.iso8601 == "2026-01-01T00:01:00.000Z")
+        // Apple's clients send time intervals as they are: it does not end too early.
+        let part = try parse(
+            #"{"data": {}, "push_time": "2026-01-01T00:00:00Z", "expiration_interval": 59.25}"#
+        )
+        #expect(part.expiresAt(acceptedAt: now) == past.expiresAt(acceptedAt: now))
     }
 
     @Test("Fields that exclude each other are refused")

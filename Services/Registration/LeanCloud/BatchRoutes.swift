@@ -12,6 +12,8 @@ extension LeanCloudSurface {
     }
 
     static let maximumBatch = 1000
+    /// LeanCloud takes 20 MB; what HTTP/2 buffers of one connection is this much.
+    static let maximumBatchBytes = 16 << 20
     /// What the answers of a batch may come to, as text.
     private static let maximumAnswerBytes = 16 << 20
 

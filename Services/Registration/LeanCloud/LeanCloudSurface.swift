@@ -25,8 +25,13 @@ struct LeanCloudSurface: Sendable {
         for (pattern, routes) in byPattern {
             let handlers = Dictionary(routes.map { ($0.method, $0.handler) }) { first, _ in first }
             // A form may stand for any method.
+            let isBatch = pattern.hasPrefix("batch")
             for method in Set(handlers.keys).union([.post]) {
-                router.on(method, "/1.1/" + pattern) { request in
+                router.on(
+                    method,
+                    "/1.1/" + pattern,
+                    maximumBodyBytes: isBatch ? Self.maximumBatchBytes : nil
+                ) { request in
                     try await door.answer(request, as: "\(method.rawValue) /1.1/\(pattern)") {
                         try await respond(to: request, $0, handlers)
                     }
@@ -76,7 +81,7 @@ struct LeanCloudSurface: Sendable {
             call.pathParameters = request.pathParameters
             call.parameters = incoming.parameters
             call.body = incoming.body
-            call.prodHeader = request.header("x-lc-prod")
+            call.prodHeader = incoming.production
             call.base = request.base
             return withCORS(try await handler(call).response)
         } catch {
@@ -143,6 +148,8 @@ struct LeanCloudRequest {
     let method: HTTPMethod
     let parameters: JSONObject
     let body: LeanCloudCall.Body
+    /// `X-LC-Prod`, by its old name too, or the form's key.
+    let production: String?
 
     /// Keys of a form that are no part of what it asks for.
     private static let formKeys = [
@@ -156,6 +163,7 @@ struct LeanCloudRequest {
             credential = try LeanCloudCredential(headers: request.headers)
             method = request.method == .head ? .get : request.method
             parameters = query
+            production = Self.production(request)
             // SDKs send `null` or `{}` with what takes no body.
             body = method == .post || method == .put ? .bytes(request.body) : .none
             return
@@ -168,6 +176,8 @@ struct LeanCloudRequest {
         var rest = form
         for key in Self.formKeys { rest.removeValue(forKey: key) }
         self.method = method
+        let named = form["_ApplicationProduction"]
+        production = named?.string ?? named?.integer.map { String($0) } ?? Self.production(request)
         if method == .post || method == .put {
             parameters = query
             body = .value(.object(rest))
@@ -177,6 +187,10 @@ struct LeanCloudRequest {
             parameters = merged
             body = .none
         }
+    }
+
+    private static func production(_ request: HTTPServerRequest) -> String? {
+        request.header("x-lc-prod") ?? request.header("x-avoscloud-application-production")
     }
 
     /// A POST of plain text that names a method or an app in its body.

@@ -39,24 +39,48 @@ extension LeanCloudSurface {
         _ request: JSONObject,
         _ call: LeanCloudCall
     ) async throws -> LeanCloudAnswer {
-        var body = request
+        var body = try Self.inOneForm(request)
         try Self.checkSize(body)
         // The header decides where the body is silent; absent means production.
         if body["prod"] == nil, let header = call.prodHeader, header != "1" {
             body["prod"] = "dev"
         }
-        let requestKey = try Self.requestKey(body.removeValue(forKey: "req_id"))
+        let requestKey = try Self.identifier("req_id", body.removeValue(forKey: "req_id"))
+        _ = try Self.identifier("notification_id", body["notification_id"])
         let push = try await pushes.accept(body, requestKey: requestKey, caller: call.caller)
         return LeanCloudAnswer([
             "objectId": .string(push.id), "createdAt": .string(push.createdAt.iso8601),
         ])
     }
 
-    private static func requestKey(_ value: JSONValue?) throws(LeanCloudError) -> String? {
+    /// What SDKs write in forms of their own, in that of the documentation: the Objective-C one sends
+    /// `where` as JSON text, the Android one an end as a typed Date.
+    private static func inOneForm(_ request: JSONObject) throws(LeanCloudError) -> JSONObject {
+        var body = request
+        if let text = request["where"]?.string {
+            do throws(LeanCloudError) {
+                body["where"] = try LeanCloudCall.parse(Array(text.utf8))
+            } catch {
+                throw LeanCloudError(code: error.code, "where: \(error.description)")
+            }
+        }
+        for field in ["push_time", "expiration_time"] {
+            guard let date = request[field]?.object, date["__type"] == "Date",
+                let time = date["iso"]?.string
+            else { continue }
+            body[field] = .string(time)
+        }
+        return body
+    }
+
+    private static func identifier(
+        _ field: String,
+        _ value: JSONValue?
+    ) throws(LeanCloudError) -> String? {
         guard let value, !value.isNull else { return nil }
         guard let key = value.string ?? value.integer.map({ String($0) }),
             (1...16).contains(key.utf8.count), key.utf8.allSatisfy(ASCII.isAlphanumeric)
-        else { throw LeanCloudError(code: 1, "req_id is 1 to 16 letters and digits.") }
+        else { throw LeanCloudError(code: 1, "\(field) is 1 to 16 letters and digits.") }
         return key
     }
 

@@ -75,6 +75,7 @@ enum ScheduledPush {
             "msg": push.request["data"] ?? .object([:]),
             "id": .string(push.id),
             "notificationId": push.request["notification_id"] ?? .string(push.id),
+            "through?": .null,
         ]
         var item: JSONObject = [
             "id": JSONValue(id),

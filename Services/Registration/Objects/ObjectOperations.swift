@@ -59,7 +59,9 @@ struct ObjectOperations: Sendable {
     // MARK: Saving
 
     /// Creates an object; or, where the rule says that an installation that is there is meant,
-    /// changes that one.
+    /// changes that one. Apple's SDKs of LeanCloud create each time, with the object id that they
+    /// know: so one that was deleted meanwhile begins anew, and any other keeps its id and its fields
+    /// when its token changes.
     func create(
         _ objectClass: ObjectClass,
         body: JSONObject,
@@ -70,6 +72,12 @@ struct ObjectOperations: Sendable {
         let now = Instant.now()
         switch objectClass {
         case .installation:
+            if rule == .leanCloud, let known = body["objectId"]?.string, !known.isEmpty,
+                let kept = try await changed(known, body, nil, rule, caller)
+            {
+                saved.add()
+                return Saved(kept, isNew: false, body: body)
+            }
             // Operations on a new object start from nothing: the keys are those of the result.
             let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
             let kept = try await database.installations.save(
@@ -116,7 +124,9 @@ struct ObjectOperations: Sendable {
         try requireAskable(condition, of: objectClass, caller)
         switch objectClass {
         case .installation:
-            let kept = try await updateInstallation(id, body, condition, rule, caller)
+            guard let kept = try await changed(id, body, condition, rule, caller) else {
+                throw ObjectError.objectNotFound(objectClass.className)
+            }
             saved.add()
             return Saved(kept, isNew: false, body: body)
         case .identity:
@@ -136,24 +146,23 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    private func updateInstallation(
+    /// The installation of that id as the body changes it; `nil` where there is none.
+    private func changed(
         _ id: String,
         _ body: JSONObject,
         _ condition: Where?,
         _ rule: SaveRule,
         _ caller: Caller
-    ) async throws -> Installation {
+    ) async throws -> Installation? {
         let now = Instant.now()
         do {
-            let kept = try await database.installations.update(
+            return try await database.installations.update(
                 app: caller.app.id,
                 objectID: id,
                 keys: Installation.Keys(try FieldChanges(body, to: [:]).object),
                 rule: rule,
                 condition: condition
             ) { $0 = try $0.changed(by: body, now: now) }
-            guard let kept else { throw ObjectError.objectNotFound("_Installation") }
-            return kept
         } catch let error as InstallationError where error.code == 305 {
             throw ObjectError.conditionFailed
         }
