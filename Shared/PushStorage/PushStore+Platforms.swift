@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 package import PushCore
 
@@ -7,29 +8,106 @@ package struct PlatformCount: Sendable, Equatable {
     /// Whether the provider took them; otherwise they came to another end.
     package let isDelivered: Bool
     package let count: Int
+
+    package init(platform: Platform, isDelivered: Bool, count: Int) {
+        self.platform = platform
+        self.isDelivered = isDelivered
+        self.count = count
+    }
 }
 
 extension PushStore {
-    /// The deliveries of a push that have come to an end, counted by platform for as long as they
-    /// are kept (`DELIVERY_RETENTION`). Reads each of its rows: for one push at a time.
-    package func platforms(of push: StoredPush) async throws -> [PlatformCount] {
-        try await database.execute(
+    /// Where the counts of a push that is over are kept, in its notes: its deliveries are read once.
+    package static let platformsNote = "platforms"
+
+    /// How many deliveries one question may read; those of one push that is over, whatever they are.
+    private static let maximumRead = 200_000
+
+    /// The deliveries of pushes that have come to an end, counted by platform, by the push's id.
+    /// Pushes are missing of which nothing is known any more, the deliveries being gone
+    /// (`DELIVERY_RETENTION`), and those that are too large to be counted beside others, or before
+    /// they are over.
+    package func platforms(
+        of pushes: [StoredPush]
+    ) async throws -> [String: [PlatformCount]] {
+        var counts: [String: [PlatformCount]] = [:]
+        var counted: [StoredPush] = []
+        var read = 0
+        for push in pushes {
+            if let kept = push.notes[Self.platformsNote]?.object {
+                counts[push.id] = Self.counts(kept)
+            } else if push.ledger.targeted == 0 {
+                counts[push.id] = []
+            } else if read + push.ledger.targeted <= Self.maximumRead
+                || pushes.count == 1 && push.isOver
+            {
+                read += push.ledger.targeted
+                counted.append(push)
+            }
+        }
+        guard !counted.isEmpty else { return counts }
+        var found: [String: [PlatformCount]] = [:]
+        // A push that waited for its time has its deliveries on the day of its release.
+        let rows = try await database.ask(
             """
-            SELECT provider, state = $3 AS delivered, count(*) AS count FROM deliveries
-            WHERE push_id = $1 AND day = $2::date AND state <> $4 GROUP BY 1, 2 ORDER BY 1, 2
+            SELECT p.id, d.provider, d.state = $2 AS delivered, count(*) AS count
+            FROM pushes p JOIN deliveries d
+                ON d.push_id = p.id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
+            WHERE p.id = ANY ($1::uuid[]) AND d.state <> $3
+            GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
             """,
             [
-                .uuid(push.id), .text(push.createdAt.day),
-                .integer(DeliveryState.delivered.rawValue),
+                .uuidArray(counted.map(\.id)), .integer(DeliveryState.delivered.rawValue),
                 .integer(DeliveryState.pending.rawValue),
             ]
-        ).rows.compactMap { row in
-            guard let platform = Platform(rawValue: try row.text("provider")) else { return nil }
-            return PlatformCount(
-                platform: platform,
-                isDelivered: try row.boolean("delivered"),
-                count: try row.integer("count")
+        ).rows
+        for row in rows {
+            guard let platform = Platform(rawValue: try row.text("provider")) else { continue }
+            found[try row.uuid("id"), default: []].append(
+                PlatformCount(
+                    platform: platform,
+                    isDelivered: try row.boolean("delivered"),
+                    count: try row.integer("count")
+                )
             )
         }
+        for push in counted {
+            let found = found[push.id] ?? []
+            if found.isEmpty, push.isOver { continue }
+            counts[push.id] = found
+            // Whole, and nothing more comes.
+            let sum = found.reduce(0) { $0 + $1.count }
+            if push.isOver, sum == push.ledger.targeted { try await keep(found, of: push.id) }
+        }
+        return counts
     }
+
+    private func keep(_ counts: [PlatformCount], of id: String) async throws {
+        var note: JSONObject = [:]
+        for count in counts {
+            var kept = note[count.platform.rawValue]?.object ?? [:]
+            kept[count.isDelivered ? "delivered" : "other"] = JSONValue(count.count)
+            note[count.platform.rawValue] = .object(kept)
+        }
+        _ = try await database.execute(
+            "UPDATE pushes SET notes = notes || $2::jsonb WHERE id = $1",
+            [.uuid(id), .json(.object(JSONObject([(Self.platformsNote, .object(note))])))]
+        )
+    }
+
+    private static func counts(_ note: JSONObject) -> [PlatformCount] {
+        note.flatMap { name, kept -> [PlatformCount] in
+            guard let platform = Platform(rawValue: name) else { return [] }
+            return [("delivered", true), ("other", false)].compactMap { key, isDelivered in
+                kept[key]?.integer.map {
+                    PlatformCount(platform: platform, isDelivered: isDelivered, count: $0)
+                }
+            }
+        }
+    }
+}
+
+extension StoredPush {
+    /// Whether nothing more becomes of it.
+    fileprivate var isOver: Bool { status.isFinal && ledger.isSettled }
 }

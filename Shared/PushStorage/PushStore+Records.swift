@@ -14,6 +14,7 @@ extension PushStore {
             coalesce(p.release_at, p.accepted_at, p.created_at) AS push_time,
             coalesce(p.notes->>'notificationId', p.id::text) AS notification_id,
             CASE p.environment WHEN 'sandbox' THEN 'dev' ELSE 'prod' END AS prod,
+            'push'::text AS from_service,
             CASE WHEN p.status = 'scheduled' OR p.is_waiting THEN 'scheduled'
                 WHEN p.status IN ('queued', 'planning', 'sending') THEN 'in-queue'
                 WHEN p.status = 'failed' THEN coalesce(p.error, 'failed')

@@ -83,6 +83,7 @@ enum WhereTable: Sendable {
         case "notificationId": .text("notification_id")
         case "status": .text("status_text")
         case "prod": .text("prod")
+        case "from-service": .text("from_service")
         case "createdAt": .timestamp("accepted_at")
         case "updatedAt": .timestamp("updated_at")
         case "push-time": .timestamp("push_time")

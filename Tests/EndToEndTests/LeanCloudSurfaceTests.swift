@@ -257,6 +257,81 @@ extension EndToEndTests {
             expect(text, 400, code: 107)
         }
 
+        @Test(
+            "Apple's SDKs create at each save: their object id is meant, until it is deleted"
+        )
+        func savesOfAppleSDKs() async throws {
+            let api = try await API()
+            let ids = try await api.fill()
+            func save(_ id: String, _ body: JSONObject) async throws -> HTTPAnswer {
+                var body = body
+                body["__internalId"] = .string(id)
+                body["objectId"] = .string(id)
+                body["deviceType"] = "ios"
+                body["deviceToken"] = .string(makeAPNsToken())
+                return try await api.call(
+                    "POST",
+                    "batch/save",
+                    body: [
+                        "requests": [
+                            [
+                                "method": "POST", "path": "/1.1/installations",
+                                "body": .object(body), "new": true,
+                            ]
+                        ]
+                    ],
+                    asClient: true
+                )
+            }
+            // A new token of the same phone.
+            let saved = try await save(ids[2], ["apnsTeamId": "T"])
+            expect(saved, 200)
+            #expect(saved.json?[ids[2]]?["objectId"]?.string == ids[2], "\(saved.text)")
+            let kept = try await api.call("GET", "installations/\(ids[2])")
+            #expect(kept.json?["channels"] == ["even", "all"])
+            #expect(kept.json?["apnsTeamId"] == "T")
+            let count = try await api.call("GET", "installations", ["count": "1", "limit": "0"])
+            #expect(count.json?["count"] == 6)
+            expect(try await api.call("DELETE", "installations/\(ids[2])"), 200)
+            let again = try await save(ids[2], ["badge": 3])
+            expect(again, 200)
+            let id = try #require(again.json?[ids[2]]?["objectId"]?.string)
+            #expect(id != ids[2])
+            #expect(try await api.call("GET", "installations/\(id)").json?["badge"] == 3)
+        }
+
+        @Test("What no route sees is refused in LeanCloud's form, too; a batch may be large")
+        func serverErrors() async throws {
+            let api = try await API()
+            let (long, many) = (
+                String(repeating: "a", count: 20_000), String(repeating: "a", count: 80_000)
+            )
+            let installations = "\(api.bench.registration)/1.1/installations"
+            expect(try await http("GET", "\(installations)?where=\(long)"), 414, code: 1)
+            expect(
+                try await http("GET", installations, headers: ["X-Long": many]),
+                431,
+                code: 1
+            )
+            let headers = api.bench.app.masterHeaders
+            let body = [UInt8](repeating: 0x20, count: (1 << 20) + 1)
+            expect(
+                try await http("POST", installations, headers: headers, bytes: body),
+                413,
+                code: 116
+            )
+            let item: JSONValue = [
+                "method": "POST", "path": "/1.1/users", "body": ["note": .string(long)],
+            ]
+            let batch = try await api.call(
+                "POST",
+                "batch",
+                body: ["requests": .array([JSONValue](repeating: item, count: 60))]
+            )
+            expect(batch, 200)
+            #expect(batch.json?.array?.allSatisfy { $0["success"] != nil } == true)
+        }
+
         @Test("An update or a delete with a condition happens where it holds, else it is 305")
         func conditions() async throws {
             let api = try await API()
@@ -675,6 +750,7 @@ extension EndToEndTests {
             expect(label, 200)
             #expect(label.json?["notificationId"] == "camp1")
             #expect(label.json?["devices"] == 2)
+            #expect(label.json?["iosSuccesses"] == 2)
         }
 
         @Test("Push records are found, read and taken away as objects of _Notification")
@@ -713,12 +789,21 @@ extension EndToEndTests {
             #expect(record["from-service"] == "push")
             #expect(record["devices"] == 1)
             #expect(record["successes"] == 1)
+            #expect(record["iosSuccesses"] == 1)
+            #expect(record["androidSuccesses"] == 0)
+            #expect(record["wpSuccesses"] == 0)
             for path in ["classes/_Notification/\(ids[1])", "tables/Notifications/\(ids[1])"] {
                 #expect(try await api.call("GET", path).json == record)
                 let seen = try await api.call("GET", path, asClient: true)
                 #expect(seen.json?["successes"] == 1)
                 #expect(seen.json?["data"] == nil)
             }
+            let ours = try await api.call(
+                "GET",
+                "classes/_Notification",
+                ["where": #"{"from-service":"push","objectId":"\#(ids[0])"}"#]
+            )
+            #expect(ours.json?["results"]?.array?.count == 1)
             let single = try await api.call(
                 "GET",
                 "classes/_Notification",
@@ -783,6 +868,56 @@ extension EndToEndTests {
             )
         }
 
+        @Test("A push is taken as the SDKs of Apple's and of Android's phones write it")
+        func pushesOfSDKs() async throws {
+            let api = try await API()
+            let token = makeAPNsToken()
+            _ = try await api.bench.registerPhone(token: token, channels: ["Giants"])
+            _ = try await api.bench.registerPhone(token: makeAPNsToken(), channels: ["Mets"])
+            let end = Instant.now().adding(milliseconds: 3_600_000).iso8601
+            for (number, fields)
+                in ([
+                    ["expiration_interval": 3600.5, "push_time": .string(Instant.now().iso8601)],
+                    ["expiration_time": ["__type": "Date", "iso": .string(end)]], [:],
+                ] as [JSONObject]).enumerated()
+            {
+                var body = fields
+                body["where"] = #"{"channels":"Giants","deviceType":{"$in":["ios"]}}"#
+                body["data"] = ["alert": .string("No. \(number)")]
+                let answer = try await api.call(
+                    "POST",
+                    "push",
+                    body: .object(body),
+                    headers: number == 2 ? ["X-AVOSCloud-Application-Production": "0"] : [:]
+                )
+                expect(answer, 200)
+                let id = try #require(answer.json?["objectId"]?.string)
+                let record = try await eventually("push \(number) is done") {
+                    let record = try await api.call("GET", "tables/Notifications/\(id)")
+                    return record.json?["status"] == "done" ? record : nil
+                }
+                #expect(record.json?["devices"] == 1, "\(record.text)")
+                #expect(record.json?["successes"] == 1, "\(record.text)")
+                #expect(record.json?["where"]?["channels"] == "Giants")
+                #expect(record.json?["prod"]?.string == (number == 2 ? "dev" : "prod"))
+            }
+            let received = try await api.bench.simulator.received(for: token)
+            #expect(received.count == 3)
+            for (field, value, code) in [
+                ("where", "{\"channels\":", 107), ("where", "\"Giants\"", 1),
+                ("notification_id", "not-one", 1), ("expiration_time", ["__type": "Date"], 1),
+            ] as [(String, JSONValue, Int)] {
+                let content: JSONValue = ["alert": "x"]
+                let body = JSONObject([("data", content), (field, value)])
+                expect(
+                    try await api.call("POST", "push", body: .object(body)),
+                    400,
+                    code: code,
+                    naming: field
+                )
+            }
+        }
+
         @Test("push/devices rings the devices of its list, and no others")
         func devices() async throws {
             let api = try await API()
@@ -844,6 +979,7 @@ extension EndToEndTests {
             let item = try #require(one.json?["results"]?[0])
             #expect(one.json?["results"]?.array?.count == 1)
             #expect(item["push_msg"]?["notificationId"] == "one")
+            #expect(item["push_msg"]?.object?["through?"] == .null)
             let number = try #require(item["id"]?.integer)
             expect(try await api.call("DELETE", "scheduledPushMessages/\(number)"), 200)
             expect(

@@ -844,10 +844,33 @@ def identities():
     check("get", User.query.get(bob.id).get("city"), "Bergen")
     check("scan", sorted(one.id for one in User.query.scan(batch_size=1)),
           sorted([ann.id, bob.id]))
+    reached = User()
+    reached.set_username("cy")
+    reached.set_email("cy@example.com")
+    reached.set_mobile_phone_number("+4790000001")
+    reached.save()
+    read = User.query.equal_to("email", "cy@example.com").first()
+    check("how to reach a user", (read.id, read.get_username(), read.get_email(),
+                                  read.get_mobile_phone_number()),
+          (reached.id, "cy", "cy@example.com", "+4790000001"))
+    twin = User(username="dee")
+    twin.set_email("cy@example.com")
+    refused("an address that another has", twin.save, 203)
+    check("nobody's session", (read.get_session_token(), read.is_authenticated(), read.is_current),
+          (None, False, False))
+    as_client()
+    seen = User.create_without_data(reached.id)
+    seen.fetch()
+    check("the app key does not show how", (seen.get_username(), seen.get_email()), ("cy", None))
+    refused("an identity with the app key", User(username="fay").save, 119)
+    as_master()
+    reached.destroy()
     secret = User(username="eve", password="hunter2")
     refused("a password, kept in the clear or dropped", secret.save)
     refused("a sign-up", lambda: User().sign_up("eve", "hunter2"))
     refused("a login", lambda: User().login("ann", "x"))
+    refused("another service's login", lambda: User.login_with("weixin", {"openid": "1"}))
+    refused("a link to it", lambda: ann.link_with("weixin", {"openid": "1"}))
     check("nobody is logged in", User.get_current(), None)
     check("and none of them is there", User.query.equal_to("username", "eve").count(), 0)
     bob.destroy()
@@ -1029,6 +1052,28 @@ def other_calls():
             ("a password's reset", lambda: User.request_password_reset("a@example.com")),
             ("a text message", lambda: cloud.request_sms_code("+4790000000")),
             ("a friend", lambda: ann.follow("somebody")),
+            ("no friend", lambda: ann.unfollow("somebody")),
+            ("followees", lambda: User.create_followee_query("somebody").find()),
+            ("a user's roles", ann.get_roles),
+            ("a new session", ann.refresh_session_token),
+            ("another password", lambda: ann.update_password("a", "b")),
+            ("a login by telephone", lambda: User.login_with_mobile_phone("+4790000000", "x")),
+            ("a sign-up by telephone",
+             lambda: User.signup_or_login_with_mobile_phone("+4790000000", "123456")),
+            ("an address's proof", lambda: User.request_email_verify("a@example.com")),
+            ("a number's proof", lambda: User.request_mobile_phone_verify("+4790000000")),
+            ("the proof itself",
+             lambda: User.verify_mobile_phone_number("123456", "+4790000000")),
+            ("a code to log in", lambda: User.request_login_sms_code("+4790000000")),
+            ("a reset by telephone",
+             lambda: User.request_password_reset_by_sms_code("+4790000000")),
+            ("the reset itself",
+             lambda: User.reset_password_by_sms_code("123456", "x", "+4790000000")),
+            ("another number", lambda: User.request_change_phone_number("+4790000000")),
+            ("the other number itself",
+             lambda: User.change_phone_number("123456", "+4790000000")),
+            ("a captcha", cloud.request_captcha),
+            ("a code's proof", lambda: cloud.verify_sms_code("+4790000000", "123456")),
             ("followers", lambda: User.create_follower_query("somebody").find()),
             ("roles", lambda: Query("_Role").find()),
             ("statuses", lambda: Query("_Status").find()),

@@ -41,8 +41,16 @@ extension LeanCloudSurface {
         let pushes = try await labelled(call)
         var latest = pushes[0]
         for other in pushes.dropFirst() { latest.ledger.add(other.ledger) }
+        let platforms = try await objects.platforms(of: pushes)
         return LeanCloudAnswer(
-            .object(PushRecord.object(of: latest, withContent: call.caller.isMaster))
+            .object(
+                PushRecord.object(
+                    of: latest,
+                    platforms: platforms.count == pushes.count
+                        ? platforms.values.flatMap { $0 } : nil,
+                    withContent: call.caller.isMaster
+                )
+            )
         )
     }
 

@@ -4,7 +4,20 @@ import PushStorage
 
 /// A push's record in LeanCloud's words, with the ledger by name beside them.
 enum PushRecord {
-    static func object(of push: StoredPush, withContent: Bool) -> JSONObject {
+    private static let successFields: [(String, Set<Platform>)] = [
+        ("iosSuccesses", [.apns]), ("androidSuccesses", [.fcm]), ("wpSuccesses", [.wns, .mpns]),
+    ]
+
+    /// - Parameters:
+    ///   - push: As it is kept.
+    ///   - platforms: How its deliveries ended on each platform, where that was counted.
+    ///   - withContent: Whether the caller may see what it carried, and to whom.
+    /// - Returns: The record.
+    static func object(
+        of push: StoredPush,
+        platforms: [PlatformCount]?,
+        withContent: Bool
+    ) -> JSONObject {
         let ledger = push.ledger
         var object: JSONObject = [
             "objectId": .string(push.id),
@@ -29,8 +42,13 @@ enum PushRecord {
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]
+        for (name, those) in successFields {
+            guard let platforms else { break }
+            let delivered = platforms.filter { $0.isDelivered && those.contains($0.platform) }
+            object[name] = JSONValue(delivered.reduce(0) { $0 + $1.count })
+        }
         var notes = push.notes
-        notes.removeValue(forKey: "notificationId")
+        for key in ["notificationId", PushStore.platformsNote] { notes.removeValue(forKey: key) }
         // One of the payloads is in it.
         if !withContent { notes.removeValue(forKey: "dryRun") }
         if !notes.isEmpty { object["notes"] = .object(notes) }

@@ -139,14 +139,10 @@ extension ParseSurface {
         query.condition = try ParsePushStatus.translated(query.condition)
         query.order = try ParsePushStatus.translated(query.order)
         let found = try await objects.pushes(query, caller: caller)
-        var results: [JSONObject] = []
-        for push in found.pushes {
-            // Counting reads every delivery of a push, so it is done for one at a time.
-            let sent =
-                found.pushes.count == 1
-                ? try await objects.database.pushes.platforms(of: push) : []
-            results.append(
-                query.selection.apply(to: ParsePushStatus.object(of: push, sent: sent))
+        let sent = try await objects.platforms(of: found.pushes)
+        let results = found.pushes.map { push in
+            query.selection.apply(
+                to: ParsePushStatus.object(of: push, sent: sent[push.id] ?? [])
             )
         }
         return (results, found.count)

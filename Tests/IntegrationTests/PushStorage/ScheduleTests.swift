@@ -69,7 +69,17 @@ struct ScheduleTests {
                 ).count == 1
             )
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 1)
-            #expect(try await database.pushes.find(push.id)?.status == .done)
+            let done = try #require(try await database.pushes.find(push.id))
+            #expect(done.status == .done)
+            // Counted where its deliveries are, and still known once they are gone.
+            let counts = [
+                push.id: [PlatformCount(platform: .fcm, isDelivered: true, count: 1)]
+            ]
+            #expect(try await database.pushes.platforms(of: [done]) == counts)
+            _ = try await fixture.server.query("delete from deliveries")
+            #expect(try await database.pushes.platforms(of: [done]).isEmpty)
+            let kept = try #require(try await database.pushes.find(push.id))
+            #expect(try await database.pushes.platforms(of: [kept]) == counts)
         }
     }
 
