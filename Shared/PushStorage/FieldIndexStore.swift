@@ -60,8 +60,8 @@ package struct FieldIndexStore: Sendable {
         }
     }
 
-    /// Builds an index, unless it is there. Takes as long as reading all installations, and waits for
-    /// transactions that are older; writes go on.
+    /// Builds an index, unless it is there, and finishes one that was cut short. Takes as long as
+    /// reading all installations, and waits for transactions that are older; writes go on.
     ///
     /// - Returns: Whether anything was to be built.
     /// - Throws: `StorageError` of kind `conflict` where another builds it just now.
@@ -75,20 +75,21 @@ package struct FieldIndexStore: Sendable {
                 throw StorageError(.conflict, "this index is being built already")
             case .broken:
                 try await database.executeAlone("DROP INDEX CONCURRENTLY IF EXISTS \(name)")
-            case .missing: break
+            case .untold, .missing: break
             }
             isNew = true
             for sql in try await statements(part, index, name) {
                 try await database.executeAlone(sql)
             }
+            // What the planner expects of an expression is known only after this.
+            try await database.executeAlone("ANALYZE installations")
+            // Last: what has its comment is finished, and is not looked at again.
             let comment = try await database.execute(
                 "SELECT format('COMMENT ON INDEX %s IS %L', $1::text, $2::text) AS sql",
                 [.text(name), .text(index.comment)]
             )
             _ = try await database.execute(try comment.first?.text("sql") ?? "")
         }
-        // What the planner expects of an expression is known only after this.
-        if isNew { try await database.executeAlone("ANALYZE installations") }
         return isNew
     }
 
@@ -106,13 +107,17 @@ package struct FieldIndexStore: Sendable {
     }
 
     private enum State {
-        case missing, usable, beingBuilt, broken
+        case missing, beingBuilt, broken
+        /// Built, but whoever asked for it was gone before the rest was done.
+        case untold
+        case usable
     }
 
     private func state(_ name: String) async throws -> State {
         let found = try await database.execute(
             """
-            SELECT i.indisvalid AS valid, EXISTS (
+            SELECT i.indisvalid AS valid,
+                obj_description(i.indexrelid, 'pg_class') IS NOT NULL AS told, EXISTS (
                 SELECT FROM pg_stat_progress_create_index p WHERE p.index_relid = i.indexrelid)
                 AS building
             FROM pg_index i WHERE i.indexrelid = to_regclass($1)
@@ -120,7 +125,7 @@ package struct FieldIndexStore: Sendable {
             [.text(name)]
         )
         guard let row = found.first else { return .missing }
-        if try row.boolean("valid") { return .usable }
+        if try row.boolean("valid") { return try row.boolean("told") ? .usable : .untold }
         return try row.boolean("building") ? .beingBuilt : .broken
     }
 

@@ -188,6 +188,110 @@ extension EndToEndTests {
             }
         }
 
+        @Test("The app key pushes by ordinary fields, and learns nothing hidden of people by it")
+        func clientPushes() async throws {
+            let api = try await API()
+            _ = try await api.fill()
+            let app = api.bench.app
+            try await api.bench.stack.carillon("app", "set", app.id, "client-push=on")
+            // Each loop of the service takes the setting up for itself.
+            func push(_ audience: JSONValue, naming word: String = "") async throws -> HTTPAnswer {
+                var request = audience.object ?? [:]
+                request["data"] = ["alert": "Ding"]
+                request["dry_run"] = true
+                let body = JSONValue.object(request)
+                return try await eventually("the setting is taken up") {
+                    let answer = try await api.call("POST", "push", body: body, asClient: true)
+                    let text = answer.json?["error"]?.string ?? ""
+                    let isMeant = word.isEmpty || text.contains(word)
+                    return isMeant && !text.hasPrefix("Sending a push") ? answer : nil
+                }
+            }
+            expect(try await push(["where": ["badge": ["$lt": 2]]]), 200)
+            expect(try await push(["channels": ["even"]]), 200)
+            expect(try await push(["cql": "select * from _Installation where badge > 3"]), 200)
+            let email: JSONValue = [
+                "where": [
+                    "owner": [
+                        "$inQuery": ["className": "_User", "where": ["email": ["$regex": "^a"]]]
+                    ]
+                ]
+            ]
+            let city: JSONValue = ["where": ["owner": ["$inQuery": ["city": "London"]]]]
+            for audience in [email, city] {
+                expect(try await push(audience, naming: "sub-query"), 403, code: 119)
+            }
+            var parsePush = email.object ?? [:]
+            parsePush["data"] = ["alert": "Ding"]
+            let parse = try await http(
+                "POST",
+                "\(api.bench.registration)/parse/push",
+                headers: [
+                    "X-Parse-Application-Id": app.id, "X-Parse-REST-API-Key": app.appKey,
+                ],
+                body: .object(parsePush)
+            )
+            #expect(parse.status == 403 && parse.json?["code"] == 119)
+            try await api.bench.stack.carillon("app", "set", app.id, "client-find=on")
+            expect(try await push(email, naming: "email"), 403, code: 119)
+            expect(try await api.call("POST", "push", body: .object(parsePush)), 200)
+        }
+
+        @Test("What answers come to in all is bounded: the rest is 116")
+        func largeAnswers() async throws {
+            let api = try await API()
+            let line = String(repeating: "x", count: 1000)
+            let phone = try await api.create(
+                "classes/_Installation",
+                [
+                    "deviceType": "android",
+                    "list": .array((0..<200).map { .string(line + "\($0)") }),
+                ]
+            )
+            let save: JSONValue = [
+                "method": "PUT", "path": .string("/1.1/classes/_Installation/\(phone)"),
+                "body": [
+                    "list": ["__op": "AddUnique", "objects": ["y"]],
+                    "saves": ["__op": "Increment"],
+                ],
+            ]
+            let saves = [JSONValue](repeating: save, count: 100)
+            let saved = try await api.call(
+                "POST",
+                "batch/save",
+                body: ["requests": .array(saves)]
+            )
+            expect(saved, 400, code: 116)
+            // Those before are done, those beyond are not.
+            let kept = try await api.call("GET", "classes/_Installation/\(phone)")
+            #expect((1..<100).contains(kept.json?["saves"]?.integer ?? 0))
+
+            let long = JSONValue.string(String(repeating: "x", count: 250_000))
+            let owner = try await api.create("users", ["username": "long", "text": long])
+            let create: JSONValue = [
+                "method": "POST", "path": "/1.1/installations",
+                "body": [
+                    "deviceType": "android",
+                    "owner": [
+                        "__type": "Pointer", "className": "_User", "objectId": .string(owner),
+                    ],
+                ],
+            ]
+            let creates = [JSONValue](repeating: create, count: 70)
+            expect(try await api.call("POST", "batch", body: ["requests": .array(creates)]), 200)
+            var query = ["where": #"{"owner":{"$exists":true}}"#, "limit": "1000"]
+            let pointers = try await api.call("GET", "installations", query)
+            #expect(pointers.json?["results"]?.array?.count == 70)
+            query["include"] = "owner"
+            expect(try await api.call("GET", "installations", query), 400, code: 116)
+            query["limit"] = "5"
+            let few = try await api.call("GET", "installations", query)
+            expect(few, 200)
+            let included = few.json?["results"]?.array ?? []
+            #expect(included.count == 5)
+            #expect(included.allSatisfy { $0["owner"]?["text"] == long })
+        }
+
         @Test("Operators answer with their results; what cannot be kept is refused by its key")
         func saves() async throws {
             let api = try await API()

@@ -165,6 +165,14 @@ extension EndToEndTests {
                 for address in ["198.51.100.7", "192.0.2.1"] {
                     #expect(try await status(service, headers(app.appKey, from: address)) == 404)
                 }
+                // Who makes up apps learns no more, and holds off nobody whose app is known.
+                for number in 0..<50 {
+                    var made = headers("guess", from: "192.0.2.1")
+                    made["X-LC-Id"] = "made-up-\(number)"
+                    let answered = try await status(service, made)
+                    #expect(answered == 401 || answered == 429)
+                }
+                #expect(try await status(service, headers(app.appKey, from: "192.0.2.1")) == 404)
                 let metrics = try await http("GET", service.url + "/metrics").text
                 #expect(metrics.contains(#"registration_requests_limited_total{limit="failures"}"#))
                 #expect(await service.process.stop() == .status(0))
@@ -283,6 +291,79 @@ extension EndToEndTests {
                         == ["app create", "credentials set"]
                 )
                 #expect(try await stack.carillon("audit", app.id).contains("app create"))
+            }
+        }
+    }
+
+    @Suite(
+        "The audit says what was meant",
+        .serialized,
+        .timeLimit(.minutes(3))
+    )
+    struct AuditedMethodTests {
+        @Test("A method that a body names is what is written down, and what a batch's items do")
+        func meantMethods() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                func form(_ path: String, _ method: String) async throws {
+                    let body: JSONValue = [
+                        "_method": .string(method), "_ApplicationId": .string(app.id),
+                        "_MasterKey": .string(app.masterKey),
+                    ]
+                    _ = try await http(
+                        "POST",
+                        service.url + path,
+                        headers: ["Content-Type": "text/plain"],
+                        bytes: body.bytes
+                    )
+                }
+                func batch(_ surface: String, _ headers: [String: String]) async throws {
+                    let read: JSONValue = [
+                        "method": "GET", "path": .string("\(surface)/installations/read"),
+                    ]
+                    let deletion: JSONValue = [
+                        "method": "DELETE", "path": .string("\(surface)/installations/gone"),
+                    ]
+                    let answer = try await http(
+                        "POST",
+                        service.url + surface + "/batch",
+                        headers: headers,
+                        body: ["requests": [read, deletion, read]]
+                    )
+                    #expect(answer.status == 200)
+                }
+                let parse = [
+                    "X-Parse-Application-Id": app.id, "X-Parse-Master-Key": app.masterKey,
+                ]
+                try await form("/1.1/installations/one", "DELETE")
+                try await form("/parse/installations/two", "DELETE")
+                try await form("/parse/classes/_Installation", "GET")
+                try await batch("/1.1", app.masterHeaders)
+                try await batch("/parse", parse)
+                #expect(await service.process.stop() == .status(0))
+                let lines = try await stack.carillon("audit", app.id, "--json", "--since", "1h")
+                let entries = try lines.split(separator: "\n").map {
+                    try JSONValue.parse(String($0))
+                }
+                func entry(_ action: String) throws -> JSONValue {
+                    let found = entries.filter { $0["action"]?.string == action }
+                    #expect(found.count == 1, "\(action)")
+                    return try #require(found.first)
+                }
+                #expect(try entry("DELETE /1.1/installations/:id")["targets"] == ["one"])
+                let gone = try entry("DELETE /parse/classes/_Installation/:id")
+                #expect(gone["targets"] == ["two"])
+                #expect(try entry("GET /parse/classes/_Installation")["targets"] == [])
+                for (surface, path) in [
+                    ("/1.1", "/1.1/installations/:id"),
+                    ("/parse", "/parse/classes/_Installation/:id"),
+                ] {
+                    let batch = try entry("POST \(surface)/batch")
+                    #expect(batch["targets"] == ["read", "gone", "read"])
+                    #expect(batch["detail"]?["items"]?["GET \(path)"] == 2)
+                    #expect(batch["detail"]?["items"]?["DELETE \(path)"] == 1)
+                }
             }
         }
     }

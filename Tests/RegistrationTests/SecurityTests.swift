@@ -46,6 +46,43 @@ struct TokenBucketTests {
 }
 
 @Suite(.timeLimit(.minutes(1)))
+struct FailureLimitTests {
+    @Test("Who fails too often may have the database look for few apps that may be made up")
+    func searchesAreBounded() throws {
+        let stranger = try #require(NetworkAddress("192.0.2.1"))
+        let other = try #require(NetworkAddress("192.0.2.2"))
+        var limit = FailureLimit(perSecond: 1, burst: 5)
+        let start = ContinuousClock.now
+        for _ in 0..<5 {
+            #expect(limit.look(stranger, now: start) == nil)
+            #expect(limit.maySearch(stranger, now: start) == true)
+            limit.failed(stranger, now: start)
+        }
+        #expect(limit.look(stranger, now: start) == 1)
+        // What was looked for before the limit does not count.
+        let found = (0..<1000).filter { _ in limit.maySearch(stranger, now: start) }
+        #expect(found.count == FailureLimit.searchesAtOnce)
+        #expect(limit.look(other, now: start) == nil)
+        #expect(limit.maySearch(other, now: start) == true)
+        // All is as before when the failures end.
+        let later = start + .seconds(3600)
+        #expect(limit.look(stranger, now: later) == nil)
+        for _ in 0..<1000 { #expect(limit.maySearch(stranger, now: later) == true) }
+    }
+
+    @Test("Beyond the limit a search becomes free again at its own even rate")
+    func searchesComeBack() throws {
+        let stranger = try #require(NetworkAddress("192.0.2.1"))
+        var limit = FailureLimit(perSecond: 0.001, burst: 1)
+        let start = ContinuousClock.now
+        limit.failed(stranger, now: start)
+        while limit.maySearch(stranger, now: start) {}
+        #expect(limit.maySearch(stranger, now: start + .milliseconds(500)) == false)
+        #expect(limit.maySearch(stranger, now: start + .seconds(2)) == true)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
 struct NetworkAddressTests {
     @Test(
         "Addresses are read in the forms that there are",

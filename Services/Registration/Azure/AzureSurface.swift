@@ -125,9 +125,8 @@ struct AzureSurface: Sendable {
         case Self.fullKeyName: rights = .master
         default: throw AzureError.badToken
         }
-        let hub = request.pathParameters["hub"] ?? ""
         let app = try await visit.admit(
-            app: try await apps.hub(hub)?.id ?? hub,
+            app: .hub(request.pathParameters["hub"] ?? ""),
             rights: rights,
             isProved: token.isSigned(by:)
         )

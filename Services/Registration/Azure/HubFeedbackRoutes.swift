@@ -43,8 +43,8 @@ extension AzureSurface {
     /// A line of JSON for each dead channel, the latest first.
     private func feedback(_ request: HTTPServerRequest) async throws -> HTTPServerResponse {
         let expiry = request.queryValue("se") ?? ""
-        guard let app = try await apps.hub(request.pathParameters["hub"] ?? ""),
-            let seconds = Int64(expiry), seconds > Instant.now().seconds,
+        guard let seconds = Int64(expiry), seconds > Instant.now().seconds,
+            let app = try await apps.hub(request.pathParameters["hub"] ?? ""),
             app.accepts(
                 .master,
                 { key in

@@ -250,6 +250,7 @@ extension AzureSurface {
         var pushes: [(push: NewPush, record: OutboxRecord)] = []
         for request in requests {
             let parsed = try PushRequest.parse(request.object, now: now)
+            try caller.requireAskable(parsed.audience)
             let record = PushEvent.encode(
                 request.object,
                 app: caller.app.id,

@@ -40,12 +40,17 @@ extension LeanCloudSurface {
     }
 
     /// Saves of objects, each known by the `__internalId` of its body: the answer is keyed by that,
-    /// or by the object id where there is none.
+    /// or by the object id where there is none. The first that fails ends it; those before it are
+    /// done.
     private func batchSave(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
         let routes = routes
         var results: JSONObject = [:]
+        var left = Self.maximumAnswerBytes
         for request in requests {
+            guard left > 0 else {
+                throw LeanCloudError(code: 116, "The answers before are too large in all.")
+            }
             var item = try BatchItem(request)
             guard item.method == .post || item.method == .put else {
                 throw LeanCloudError(code: 107, "batch/save takes POST and PUT alone.")
@@ -55,7 +60,9 @@ extension LeanCloudSurface {
                 for key in ["__internalId", "__children"] { body.removeValue(forKey: key) }
                 item.body = .object(body)
             }
-            results[name] = try await run(item, routes, for: call).body
+            let answer = try await run(item, routes, for: call).body
+            left -= answer.bytes.count
+            results[name] = answer
         }
         return LeanCloudAnswer(.object(results))
     }
@@ -86,6 +93,7 @@ extension LeanCloudSurface {
             inner.base = call.base
             inner.isInBatch = true
             try call.caller.visit?.countItem(of: call.caller.app, call.caller.rights)
+            call.caller.visit?.noteItem("\(item.method.rawValue) /1.1/\(route.pattern)")
             for id in (parameters["id"] ?? "").split(separator: ",") {
                 call.caller.visit?.note(String(id))
             }

@@ -33,7 +33,7 @@ struct LeanCloudSurface: Sendable {
                     maximumBodyBytes: isBatch ? Self.maximumBatchBytes : nil
                 ) { request in
                     try await door.answer(request, as: "\(method.rawValue) /1.1/\(pattern)") {
-                        try await respond(to: request, $0, handlers)
+                        try await respond(to: request, $0, pattern, handlers)
                     }
                 }
             }
@@ -60,14 +60,16 @@ struct LeanCloudSurface: Sendable {
     private func respond(
         to request: HTTPServerRequest,
         _ visit: Visit,
+        _ pattern: String,
         _ handlers: [HTTPMethod: LeanCloudRoute.Handler]
     ) async throws -> HTTPServerResponse {
         do {
             let incoming = try LeanCloudRequest(request)
+            visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
             let credential = incoming.credential
             let caller = Caller(
                 app: try await visit.admit(
-                    app: credential.app,
+                    app: .id(credential.app),
                     rights: credential.rights,
                     isProved: credential.isProved(by:)
                 ),

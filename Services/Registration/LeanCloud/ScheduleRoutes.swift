@@ -20,6 +20,7 @@ extension LeanCloudSurface {
         let skip = max(0, try call.integer("skip") ?? 0)
         let waiting: [StoredPush]
         if let condition = try call.condition() {
+            try call.caller.requireAskable(condition, of: "_Notification")
             let isWaiting = Where.field(try WherePath("status"), .equal(.string("scheduled")))
             waiting = try await database.pushes.query(
                 app: app,

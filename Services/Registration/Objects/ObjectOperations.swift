@@ -121,7 +121,7 @@ struct ObjectOperations: Sendable {
         rule: SaveRule = .leanCloud,
         caller: Caller
     ) async throws -> Saved {
-        try requireAskable(condition, of: objectClass, caller)
+        try caller.requireAskable(condition, of: objectClass.className)
         switch objectClass {
         case .installation:
             guard let kept = try await changed(id, body, condition, rule, caller) else {
@@ -197,7 +197,7 @@ struct ObjectOperations: Sendable {
         guard !ids.isEmpty, ids.count <= Self.maximumIDs, ids.allSatisfy({ !$0.isEmpty }) else {
             throw ObjectError(code: 104, "Expected 1 to \(Self.maximumIDs) ids.")
         }
-        try requireAskable(condition, of: objectClass, caller)
+        try caller.requireAskable(condition, of: objectClass.className)
         let app = caller.app.id
         let gone: Int
         switch objectClass {
@@ -288,7 +288,11 @@ struct ObjectOperations: Sendable {
         caller: Caller
     ) async throws -> (results: [JSONObject], count: Int?) {
         try requireFinder(caller, of: objectClass)
-        try requireAskable(query.condition, order: query.order, of: objectClass, caller)
+        try caller.requireAskable(
+            query.condition,
+            order: query.order,
+            of: objectClass.className
+        )
         let app = caller.app.id
         let count = query.wantsCount ? try await count(objectClass, query.condition, app) : nil
         guard query.limit > 0 else { return ([], count) }
@@ -402,38 +406,74 @@ struct ObjectOperations: Sendable {
         _ caller: Caller,
         _ names: (JSONObject) -> [String]
     ) async throws -> [JSONObject] {
-        let pointers = objects.flatMap { object in names(object).compactMap { Pointer(object[$0]) }
+        let pointers = objects.flatMap { object in
+            names(object).compactMap { Pointer(object[$0]) }
         }
-        let app = caller.app.id
-        var known: [Pointer: JSONObject] = [:]
-        let identities = pointers.filter { $0.className == "_User" }.map(\.objectID)
-        if !identities.isEmpty {
-            for found in try await database.identities.find(app: app, objectIDs: identities) {
-                known[Pointer(className: "_User", objectID: found.objectID)] = shown(
-                    found,
-                    to: caller
-                )
-            }
-        }
-        let installations = pointers.filter { $0.className == "_Installation" }.map(\.objectID)
-        if !installations.isEmpty {
-            for found in try await database.installations.find(app: app, objectIDs: installations) {
-                known[Pointer(className: "_Installation", objectID: found.objectID)] =
-                    found.wholeObject
-            }
-        }
+        let wanted = Dictionary(pointers.map { ($0, 1) }, uniquingKeysWith: +)
+        let known = try await pointedTo(wanted, caller)
         return objects.map { object in
             var object = object
             for name in names(object) {
-                guard let pointer = Pointer(object[name]), var found = known[pointer] else {
+                guard let pointer = Pointer(object[name]), let found = known[pointer] else {
                     continue
                 }
-                found["__type"] = "Object"
-                found["className"] = .string(pointer.className)
                 object[name] = .object(found)
             }
             return object
         }
+    }
+
+    /// What pointers take the place of: as text, and once for each place that it goes to.
+    private static let maximumIncludedBytes = 16 << 20
+    /// Objects that are read at once, as what is too large in all is known only then.
+    private static let includedAtOnce = 100
+
+    /// - Parameters:
+    ///   - wanted: How often each of them is asked for.
+    ///   - caller: To whom they are shown.
+    /// - Returns: Those that there are.
+    /// - Throws: `ObjectError` 116 where they are too large in all.
+    private func pointedTo(
+        _ wanted: [Pointer: Int],
+        _ caller: Caller
+    ) async throws -> [Pointer: JSONObject] {
+        var known: [Pointer: JSONObject] = [:]
+        var left = Self.maximumIncludedBytes
+        for className in ["_User", "_Installation"] {
+            let ids = wanted.keys.filter { $0.className == className }.map(\.objectID)
+            for start in stride(from: 0, to: ids.count, by: Self.includedAtOnce) {
+                let some = Array(ids[start..<min(start + Self.includedAtOnce, ids.count)])
+                for (id, object) in try await read(className, ids: some, caller) {
+                    let pointer = Pointer(className: className, objectID: id)
+                    var object = object
+                    object["__type"] = "Object"
+                    object["className"] = .string(className)
+                    left -= JSONValue.object(object).bytes.count * (wanted[pointer] ?? 0)
+                    guard left >= 0 else {
+                        throw ObjectError(
+                            code: 116,
+                            "The included objects are too large in all; ask for fewer at once."
+                        )
+                    }
+                    known[pointer] = object
+                }
+            }
+        }
+        return known
+    }
+
+    private func read(
+        _ className: String,
+        ids: [String],
+        _ caller: Caller
+    ) async throws -> [(String, JSONObject)] {
+        let app = caller.app.id
+        guard className == "_User" else {
+            return try await database.installations.find(app: app, objectIDs: ids)
+                .map { ($0.objectID, $0.wholeObject) }
+        }
+        return try await database.identities.find(app: app, objectIDs: ids)
+            .map { ($0.objectID, shown($0, to: caller)) }
     }
 
     private struct Pointer: Hashable {
@@ -471,27 +511,6 @@ struct ObjectOperations: Sendable {
                 throw .masterKeyNeeded(for: "A query for \(objectClass.className)")
             }
         case .pushRecord: try requireMaster(caller, for: "A query for push records")
-        }
-    }
-
-    /// What a caller may not see he may not ask for either, and whoever may not look for objects may
-    /// only ask about the one that he names.
-    private func requireAskable(
-        _ condition: Where?,
-        order: [SortKey] = [],
-        of objectClass: ObjectClass,
-        _ caller: Caller
-    ) throws(ObjectError) {
-        guard !caller.isMaster, let condition else { return }
-        if !caller.mayFind, HiddenFields.hasSubquery(condition) {
-            throw .masterKeyNeeded(for: "A sub-query")
-        }
-        if let path = HiddenFields.first(
-            in: condition,
-            order: order,
-            of: objectClass.className
-        ) {
-            throw .masterKeyNeeded(for: "A question for \(path.segments[0])")
         }
     }
 

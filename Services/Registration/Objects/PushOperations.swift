@@ -21,7 +21,8 @@ struct PushOperations: Sendable {
     ///
     /// - Returns: The push as it is kept; that of the first time, where it is a repeat.
     /// - Throws: `PushRequestError` for what cannot be sent, `ObjectError` 116 for what is too large,
-    ///   154 where too many pushes wait already.
+    ///   119 for what the caller may not ask of whom it is for, 154 where too many pushes wait
+    ///   already.
     func accept(
         _ body: JSONObject,
         requestKey: String? = nil,
@@ -37,6 +38,7 @@ struct PushOperations: Sendable {
         }
         let now = Instant.now()
         let parsed = try PushRequest.parse(body, now: now)
+        try caller.requireAskable(parsed.audience)
         let eventID = eventID ?? Hex.encode(randomBytes(16))
         let source = PushIdentity.httpSource
         let id = PushIdentity.pushID(

@@ -56,7 +56,7 @@ struct OwnSurface: Sendable {
                 do {
                     let credential = try OwnCredential(headers: request.headers)
                     let app = try await visit.admit(
-                        app: credential.app,
+                        app: .id(credential.app),
                         rights: credential.rights,
                         isProved: credential.isProved(by:)
                     )

@@ -73,6 +73,29 @@ enum ParseRoute: Equatable {
         return route
     }
 
+    /// The id that the path names.
+    var id: String? {
+        switch self {
+        case .read(_, let id), .update(_, let id), .delete(_, let id): id
+        case .create, .find, .push, .batch, .health: nil
+        }
+    }
+
+    /// As the audit shows it: the method that is meant, and the path, by whichever name the class was
+    /// called.
+    var action: String {
+        switch self {
+        case .create(let objectClass): "POST /parse/classes/\(objectClass.parseName)"
+        case .find(let objectClass): "GET /parse/classes/\(objectClass.parseName)"
+        case .read(let objectClass, _): "GET /parse/classes/\(objectClass.parseName)/:id"
+        case .update(let objectClass, _): "PUT /parse/classes/\(objectClass.parseName)/:id"
+        case .delete(let objectClass, _): "DELETE /parse/classes/\(objectClass.parseName)/:id"
+        case .push: "POST /parse/push"
+        case .batch: "POST /parse/batch"
+        case .health: "GET /parse/health"
+        }
+    }
+
     static let nothing = ObjectError(status: 404, code: 1, "There is nothing at this path.")
 
     static let otherMethod = ObjectError(

@@ -181,7 +181,8 @@ extension ParseSurface {
                 }
                 try caller.visit?.countItem(of: caller.app, caller.rights)
                 let route = try ParseRoute(item.method, item.path)
-                if item.path.count > 1, let id = item.path.last { caller.visit?.note(id) }
+                caller.visit?.noteItem(route.action)
+                if let id = route.id { caller.visit?.note(id) }
                 let answer = JSONValue.object(
                     try await answer(route, item, caller, request).body
                 )
@@ -237,5 +238,5 @@ extension ParseSurface {
 }
 
 extension ObjectOperations.ObjectClass {
-    fileprivate var parseName: String { self == .pushRecord ? "_PushStatus" : className }
+    var parseName: String { self == .pushRecord ? "_PushStatus" : className }
 }

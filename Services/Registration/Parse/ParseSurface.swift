@@ -82,8 +82,11 @@ struct ParseSurface: Sendable {
             let call = try ParseCall(request)
             // Asked by whoever watches the service, without a key.
             if call.path == ["health"] { return Self.open(.json(["status": "ok"])) }
+            visit.action = "\(call.method.rawValue) /parse/*rest"
             let caller = try await caller(call, visit)
             let route = try ParseRoute(call.method, call.path)
+            visit.action = route.action
+            if let id = route.id { visit.note(id) }
             if case .batch = route {
                 return Self.open(.json(.array(try await batch(call, caller, request, log))))
             }
@@ -102,7 +105,7 @@ struct ParseSurface: Sendable {
             do {
                 let proof = LeanCloudCredential(app: credential.app, key: key, rights: rights)
                 let app = try await visit.admit(
-                    app: credential.app,
+                    app: .id(credential.app),
                     rights: rights,
                     isProved: proof.isProved(by:)
                 )

@@ -31,6 +31,19 @@ struct AppAccess: Sendable {
     }
 }
 
+/// What a request calls an app. It proves nothing about the caller, nor that there is such an app.
+enum AppName: Sendable {
+    case id(String)
+    /// The name of an Azure hub: the id, whatever its case.
+    case hub(String)
+
+    var text: String {
+        switch self {
+        case .id(let text), .hub(let text): text
+        }
+    }
+}
+
 /// The apps of one loop, read from the database and kept for a few seconds.
 ///
 /// Signatures need the keys themselves, so they are opened here; they live in memory only. A
@@ -55,6 +68,8 @@ actor AppDirectory: ServicePart {
     private let database: PushDatabase
     private let keys: KeyRing
     private var entries: [String: Entry] = [:]
+    /// The ids of hubs whose names were written otherwise.
+    private var hubs: [String: String] = [:]
     /// Names that nobody has, and when that was found: who makes them up asks the database seldom.
     private var misses: [String: ContinuousClock.Instant] = [:]
     private static let missLifetime = Duration.seconds(1)
@@ -89,20 +104,39 @@ actor AppDirectory: ServicePart {
         if app.isEmpty { entries = [:] } else { entries[app] = nil }
     }
 
+    func find(_ name: AppName) async throws -> AppAccess? {
+        switch name {
+        case .id(let id): try await find(id)
+        case .hub(let name): try await hub(name)
+        }
+    }
+
+    /// Whether `find` asks the database about nothing that a stranger may have made up: at most it
+    /// reads an app anew that was there when it was read last.
+    func remembers(_ name: AppName) -> Bool {
+        switch name {
+        case .id(let id): entries[id] != nil || isMissing(id)
+        case .hub(let name): entries[hubs[name] ?? name] != nil || isMissing("hub " + name)
+        }
+    }
+
     /// The app that an Azure hub of this name is, whatever its case. Proves nothing about the caller.
     func hub(_ name: String) async throws -> AppAccess? {
         guard AppID.isWellFormed(name) else { return nil }
-        if let app = try await find(name) { return app }
+        if let app = try await find(hubs[name] ?? name) { return app }
+        hubs[name] = nil
         let missed = "hub " + name
         if isMissing(missed) { return nil }
         guard let id = try await database.apps.id(folding: name), id != name else {
             miss(missed)
             return nil
         }
+        if hubs.count >= Self.maximumEntries { hubs = [:] }
+        hubs[name] = id
         return try await find(id)
     }
 
-    func find(_ id: String) async throws -> AppAccess? {
+    private func find(_ id: String) async throws -> AppAccess? {
         let now = ContinuousClock.now
         if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }
         if isMissing(id) { return nil }

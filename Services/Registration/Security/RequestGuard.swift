@@ -1,5 +1,6 @@
 import EventLoop
 import HTTPServer
+import JSON
 import Observability
 import PushCore
 import PushStorage
@@ -22,7 +23,7 @@ final class RequestGuard: @unchecked Sendable {
     private let audit: AuditTrail
     private let refused: [Reason: Counter]
     private var addresses: TokenBuckets<NetworkAddress>?
-    private var failures: TokenBuckets<NetworkAddress>?
+    private var failures: FailureLimit?
     private var keys: TokenBuckets<String>?
 
     static let masterKeyActor = "master-key"
@@ -48,7 +49,12 @@ final class RequestGuard: @unchecked Sendable {
             }
         )
         addresses = Self.buckets(limits.perAddress, limits)
-        failures = Self.buckets(limits.failuresPerAddress, limits)
+        if limits.failuresPerAddress > 0 {
+            failures = FailureLimit(
+                perSecond: Double(limits.failuresPerAddress),
+                burst: Double(limits.failuresPerAddress * limits.burstSeconds)
+            )
+        }
         keys = Self.buckets(limits.perKey, limits)
     }
 
@@ -61,7 +67,8 @@ final class RequestGuard: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - request: The request.
-    ///   - action: The method and the route's pattern, as the audit shows it.
+    ///   - action: The method and the route's pattern, as the audit shows it where the surface does
+    ///     not say better (`Visit.action`).
     ///   - handler: Lets the caller in by the visit, and answers; errors in the surface's own form.
     /// - Returns: Its answer.
     /// - Throws: What the handler throws.
@@ -102,10 +109,11 @@ final class RequestGuard: @unchecked Sendable {
             AuditEntry(
                 app: app,
                 actor: Self.masterKeyActor,
-                action: action,
+                action: visit.action ?? action,
                 targets: visit.targets.isEmpty ? targets : visit.targets,
                 address: visit.address,
-                status: status
+                status: status,
+                detail: visit.items.json
             )
         )
     }
@@ -119,9 +127,8 @@ final class RequestGuard: @unchecked Sendable {
         let named = parameters.flatMap { name, value -> [String] in
             switch name {
             case "id": value.split(separator: ",").map(String.init)
-            case "hub": []
-            // A path of Parse's: an id behind its class.
-            case "rest": value.split(separator: "/").dropFirst().suffix(1).map(String.init)
+            // All of a path of Parse's: its surface notes what is an id in it.
+            case "hub", "rest": []
             default: [value]
             }
         }
@@ -146,7 +153,7 @@ final class RequestGuard: @unchecked Sendable {
 
     fileprivate func admit(
         from address: NetworkAddress?,
-        app id: String,
+        app name: AppName,
         rights: CallerRights,
         isProved: (String) -> Bool
     ) async throws -> AppAccess {
@@ -157,18 +164,32 @@ final class RequestGuard: @unchecked Sendable {
         }
         let over = subscriber.flatMap { failures?.look($0, now: now) }
         var found: AppAccess?
-        if AppID.isWellFormed(id) { found = try await apps.find(id) }
+        if AppID.isWellFormed(name.text), await maySearch(name, subscriber, over, now) {
+            found = try await apps.find(name)
+        }
         let isAccepted = found?.accepts(rights) { key in
             let isRight = isProved(key)
             return isRight && (over == nil || key.utf8.count >= Self.unguessableKeyBytes)
         }
         guard let app = found, isAccepted == true else {
             try take(over, .failures)
-            if let subscriber { _ = failures?.take(subscriber, now: now) }
+            if let subscriber { failures?.failed(subscriber, now: now) }
             throw RequestRefusal.unauthorized
         }
         try countRequest(of: app, rights, now: now)
         return app
+    }
+
+    /// Beyond the limit of failures, what may be made up is looked for seldom.
+    private func maySearch(
+        _ name: AppName,
+        _ subscriber: NetworkAddress?,
+        _ over: Int?,
+        _ now: ContinuousClock.Instant
+    ) async -> Bool {
+        guard over != nil, let subscriber else { return true }
+        if await apps.remembers(name) { return true }
+        return failures?.maySearch(subscriber, now: now) ?? true
     }
 
     /// Counts a request, or an item of a batch, against what its key may ask.
@@ -206,6 +227,10 @@ final class Visit: @unchecked Sendable {
     let address: String
     /// The audit has its entry already.
     var isWrittenDown = false
+    /// The method and the route's pattern that are meant, once the surface knows them: a form may
+    /// stand for any method, and not each surface has a route of the server's for each of its own.
+    var action: String?
+    fileprivate private(set) var items = BatchedActions()
     /// The app whose master key the caller has.
     fileprivate private(set) var masterOf: String?
     fileprivate private(set) var targets: [String] = []
@@ -221,14 +246,14 @@ final class Visit: @unchecked Sendable {
     /// Lets the caller in.
     ///
     /// - Parameters:
-    ///   - app: The id that the request names.
+    ///   - app: What the request calls the app.
     ///   - rights: What its credentials ask for.
     ///   - isProved: Whether the caller has the key that it is given. It is called with every key
     ///     that is accepted, and must take the same time for each.
     /// - Returns: The app.
     /// - Throws: `RequestRefusal`; `StorageError` when the database cannot answer.
     func admit(
-        app: String,
+        app: AppName,
         rights: CallerRights,
         isProved: (String) -> Bool
     ) async throws -> AppAccess {
@@ -269,5 +294,29 @@ final class Visit: @unchecked Sendable {
     /// Notes what the request is about, for the audit. Where nothing is noted, the path's ids are.
     func note(_ target: String) {
         if targets.count < AuditEntry.maximumTargets { targets.append(target) }
+    }
+
+    /// Notes what an item of a batch asks for: its method and its route's pattern.
+    func noteItem(_ action: String) { items.add(action) }
+}
+
+/// What the items of a batch asked for, done or not, as the audit tells it: how many went each route.
+struct BatchedActions: Sendable {
+    /// Of routes; there are fewer.
+    static let maximumActions = 100
+    static let others = "others"
+
+    private var counts: [String: Int] = [:]
+
+    mutating func add(_ action: String) {
+        let isKept = counts[action] != nil || counts.count < Self.maximumActions
+        counts[isKept ? action : Self.others, default: 0] += 1
+    }
+
+    /// Empty where there were none.
+    var json: JSONObject {
+        guard !counts.isEmpty else { return [:] }
+        let sorted = counts.sorted { $0.key < $1.key }
+        return ["items": .object(JSONObject(sorted.map { ($0.key, JSONValue($0.value)) }))]
     }
 }

@@ -417,6 +417,44 @@ struct ConditionAudienceTests {
         }
     }
 
+    @Test("An index whose asker was gone before its end is finished when it is asked for again")
+    func cutShortIndexesAreFinished() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.populate(0..<100)
+            let server = fixture.server
+            _ = try await server.query(
+                "UPDATE installations SET fields = jsonb_build_object('n', right(object_id, 2)::int)"
+            )
+            let indexes = fixture.database.fieldIndexes
+            let index = FieldIndex(app: "shop", path: try WherePath("n"), type: .number)
+            #expect(try await indexes.create(index))
+            #expect(try await !indexes.create(index))
+            let names = try await server.query(
+                """
+                SELECT objoid::regclass::text FROM pg_description
+                WHERE description LIKE 'carillon field %'
+                """
+            )
+            #expect(names.count == 2)
+            for name in names {
+                // Built, and nothing after.
+                _ = try await server.query("COMMENT ON INDEX \(name) IS NULL")
+                _ = try await server.query("DROP STATISTICS IF EXISTS \(name)_s")
+                #expect(try await indexes.list(app: "shop").map(\.isUsable) == [false])
+                #expect(try await indexes.create(index))
+                #expect(try await indexes.list(app: "shop").map(\.isUsable) == [true])
+                #expect(try await !indexes.create(index))
+            }
+            let known = try await server.query(
+                """
+                SELECT count(*) FROM pg_stats_ext_exprs
+                WHERE statistics_name LIKE 'installations_field_%'
+                """
+            )
+            #expect(known == ["1"], "the planner knows what to expect")
+        }
+    }
+
     @Test("A push selects, of 10,000 devices, whom LeanCloud's guide and the sheet say")
     func selectsAsInTheGuide() async throws {
         try await StorageFixture.run { storage in
