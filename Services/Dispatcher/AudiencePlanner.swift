@@ -127,7 +127,7 @@ actor AudiencePlanner: ServicePart {
     private func plan(_ push: PlanningPush, session: Int) async throws {
         var pause = Pause()
         var total = 0
-        var troubles = PlanningTroubles(hasCondition: push.hasCondition)
+        var troubles = PlanningTroubles(of: push)
         var isCareful = false
         while !Task.isCancelled {
             do {
@@ -160,7 +160,7 @@ actor AudiencePlanner: ServicePart {
         _ body: () async throws -> Value
     ) async throws -> Value {
         var pause = Pause()
-        var troubles = PlanningTroubles(hasCondition: push.hasCondition)
+        var troubles = PlanningTroubles(of: push)
         while true {
             try Task.checkCancellation()
             do {
@@ -228,9 +228,15 @@ private struct PlanningTroubles {
     private static let maximum = 3
 
     let hasCondition: Bool
+    /// One that goes to people and asks no condition is tried until it succeeds, by smaller parts:
+    /// the database is what keeps it, and half of its audience may have got it.
+    private let mayFail: Bool
     private var count = 0
 
-    init(hasCondition: Bool) { self.hasCondition = hasCondition }
+    init(of push: PlanningPush) {
+        hasCondition = push.hasCondition
+        mayFail = push.hasCondition || push.request.isDryRun
+    }
 
     mutating func reset() { count = 0 }
 
@@ -239,7 +245,7 @@ private struct PlanningTroubles {
         let isOfThePush =
             error.isStatementTimeout
             || hasCondition && error.sqlState?.hasPrefix("53") ?? true
-        guard isOfThePush else { return }
+        guard mayFail, isOfThePush else { return }
         count += 1
         guard count >= Self.maximum else { return }
         let subject = hasCondition ? "where: " : ""

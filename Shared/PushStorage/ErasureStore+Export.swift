@@ -98,6 +98,7 @@ extension ErasureStore {
                 export.isTruncated = true
                 return
             }
+            guard page.isFull else { return }
         }
     }
 

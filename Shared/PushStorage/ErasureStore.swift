@@ -64,6 +64,8 @@ package struct ErasureStore: Sendable {
     static let pushesOfPage = 2000
     /// Names that one statement looks for in a page of pushes.
     private static let namesAtOnce = 200
+    /// Deliveries that one statement reads, but for those of the last of its pushes.
+    private static let deliveriesAtOnce = 200_000
     /// Texts of pushes that are read at once.
     private static let textsAtOnce = 100
     private static let zeroUUID = "00000000-0000-0000-0000-000000000000"
@@ -105,7 +107,7 @@ package struct ErasureStore: Sendable {
     func finishAbandoned() async throws -> Bool {
         let found = try await database.execute(
             """
-            UPDATE erasures e SET touched_at = now()
+            UPDATE erasures e SET touched_at = clock_timestamp()
             FROM (SELECT app, kind, id FROM erasures
                 WHERE touched_at < now() - interval '1 minute'
                 ORDER BY touched_at LIMIT 1 FOR UPDATE SKIP LOCKED) a
@@ -143,7 +145,7 @@ package struct ErasureStore: Sendable {
             let known = try await transaction.execute(
                 """
                 INSERT INTO erasures (app, kind, id, names) VALUES ($1, $2, $3, '{}')
-                ON CONFLICT (app, kind, id) DO UPDATE SET touched_at = now()
+                ON CONFLICT (app, kind, id) DO UPDATE SET touched_at = clock_timestamp()
                 RETURNING names, counts
                 """,
                 Self.key(subject)
@@ -167,7 +169,7 @@ package struct ErasureStore: Sendable {
             }
             _ = try await transaction.execute(
                 """
-                UPDATE erasures SET names = $4, counts = $5, wanted_by = $6, touched_at = now(),
+                UPDATE erasures SET names = $4, counts = $5, wanted_by = $6, touched_at = clock_timestamp(),
                     cursor_at = CASE WHEN names = $4 THEN cursor_at END,
                     cursor_id = CASE WHEN names = $4 THEN cursor_id END
                 WHERE app = $1 AND kind = $2 AND id = $3
@@ -210,14 +212,14 @@ package struct ErasureStore: Sendable {
             try await Self.clean(affected, names, &counts, transaction)
             _ = try await transaction.execute(
                 """
-                UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6, touched_at = now()
+                UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6, touched_at = clock_timestamp()
                 WHERE app = $1 AND kind = $2 AND id = $3
                 """,
                 Self.key(subject) + [
                     .json(.object(counts.json)), .timestamp(last.0), .uuid(last.1),
                 ]
             )
-            return true
+            return page.isFull
         }
     }
 
@@ -328,6 +330,8 @@ package struct ErasureStore: Sendable {
         var ids: [String] = []
         /// Where the next page begins.
         var last: (Int64, String)?
+        /// Or there was nothing behind it: what comes later is none of this erasure's.
+        var isFull = false
         /// Whose requests, event ids or notes hold one of its names.
         var named: Set<String> = []
         /// That have a delivery to it.
@@ -343,6 +347,7 @@ package struct ErasureStore: Sendable {
     ) async throws -> Page {
         let (needles, targets) = (names.needles, names.targets)
         let isSmall = max(needles.count, targets.count) <= namesAtOnce
+        let most = isSmall ? pushesOfPage : pushesOfPage / 4
         let rows = try await transaction.execute(
             """
             SELECT id, created_at FROM pushes
@@ -351,11 +356,12 @@ package struct ErasureStore: Sendable {
             """,
             [
                 .text(app), .timestamp(cursor.0 ?? 0), .uuid(cursor.1 ?? zeroUUID),
-                .integer(isSmall ? pushesOfPage : pushesOfPage / 4),
+                .integer(most),
             ]
         ).rows
         var page = Page()
         page.ids = try rows.map { try $0.uuid("id") }
+        page.isFull = rows.count == most
         guard let last = rows.last else { return page }
         page.last = (try last.timestampMicroseconds("created_at"), try last.uuid("id"))
         if isSmall {
@@ -423,7 +429,7 @@ package struct ErasureStore: Sendable {
         _ transaction: PostgresTransaction
     ) async throws -> Set<String> {
         var found: Set<String> = []
-        func ask(_ condition: String, _ part: [String]) async throws {
+        func ask(_ condition: String, _ part: [String], among ids: [String]) async throws {
             // Not prepared: only then does Postgres see the list, and makes a table of it.
             let rows = try await transaction.pipeline(
                 [
@@ -441,21 +447,34 @@ package struct ErasureStore: Sendable {
             )[0].rows
             for row in rows { found.insert(try row.uuid("id")) }
         }
-        try await ask(
-            """
-            p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM deliveries d
-                WHERE d.day = p.day AND d.push_id = p.id OFFSET 0) t
-                WHERE t.target = ANY ($2::text[]))
-            """,
-            targets
-        )
+        let small = try await transaction.execute(
+            "SELECT id, targeted FROM pushes WHERE id = ANY ($1::uuid[]) AND targeted <= $2",
+            [.uuidArray(ids), .integer(targets.count)]
+        ).rows
+        var (part, deliveries): ([String], Int) = ([], 0)
+        for (index, row) in small.enumerated() {
+            part.append(try row.uuid("id"))
+            deliveries += try row.integer("targeted")
+            guard deliveries >= deliveriesAtOnce || index == small.count - 1 else { continue }
+            try await ask(
+                """
+                p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM deliveries d
+                    WHERE d.day = p.day AND d.push_id = p.id OFFSET 0) t
+                    WHERE t.target = ANY ($2::text[]))
+                """,
+                targets,
+                among: part
+            )
+            (part, deliveries) = ([], 0)
+        }
         for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
             try await ask(
                 """
                 p.targeted > $3 AND EXISTS (SELECT FROM deliveries d
                     WHERE d.day = p.day AND d.push_id = p.id AND d.target = ANY ($2::text[]))
                 """,
-                Array(targets.dropFirst(start).prefix(namesAtOnce))
+                Array(targets.dropFirst(start).prefix(namesAtOnce)),
+                among: ids
             )
         }
         return found
@@ -507,7 +526,7 @@ package struct ErasureStore: Sendable {
             try await Self.clean(pushIDs, names, &counts, transaction)
             _ = try await transaction.execute(
                 """
-                UPDATE erasures SET counts = $4, touched_at = now()
+                UPDATE erasures SET counts = $4, touched_at = clock_timestamp()
                 WHERE app = $1 AND kind = $2 AND id = $3
                 """,
                 Self.key(subject) + [.json(.object(counts.json))]

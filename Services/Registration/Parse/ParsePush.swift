@@ -51,12 +51,23 @@ package enum ParsePush {
             kept["badge"] = ["__op": "Set", "amount": JSONValue(number)]
         }
         for (name, other) in names where data[other] == nil {
-            guard let value = data[name] else { continue }
+            guard let value = data[name], isApples(value, name) else { continue }
             kept.removeValue(forKey: name)
             kept[other] = value
         }
         return kept
     }
+
+    /// Anything else by these names is a word of the app's own.
+    private static func isApples(_ value: JSONValue, _ name: String) -> Bool {
+        if name == "priority" { return value.integer.map { [10, 5, 1].contains($0) } ?? false }
+        return value.string.map(pushTypes.contains) ?? false
+    }
+
+    private static let pushTypes: Set<String> = [
+        "alert", "background", "voip", "complication", "fileprovider", "mdm", "location",
+        "liveactivity", "pushtotalk", "widgets", "controls",
+    ]
 
     /// The words as they came.
     package static func sent(_ kept: JSONObject) -> JSONObject {

@@ -75,15 +75,14 @@ enum FCMRequest {
         to strings: inout JSONObject,
         beside texts: Int
     ) {
-        guard data["action"]?.string != nil else { return }
+        // Where devices put values of their own into it, each copy grows by them.
+        guard data["action"]?.string != nil, request.templateFields.isEmpty else { return }
         var channel: String?
         if case .installations(let selectors) = request.audience {
             channel = selectors.channels?.first
         }
         var whole = data
         if let channel { whole["_channel"] = .string(channel) }
-        // Where devices put values of their own into it, each copy grows.
-        let room = request.templateFields.isEmpty ? maximumPayloadBytes : maximumPayloadBytes / 2
         let extras: [[(String, String)]] = [
             [
                 ("com.avos.avoscloud.Channel", channel ?? ""),
@@ -94,8 +93,8 @@ enum FCMRequest {
         for pairs in extras where pairs.allSatisfy({ strings[$0.0] == nil }) {
             var more = strings
             for (name, text) in pairs { more[name] = .string(text) }
-            // The push's own id is a tag of 36 bytes, once it is shown.
-            guard leafBytes(.object(more)) + texts + 64 <= room else { continue }
+            // A tag of 64 bytes, once it is shown.
+            guard leafBytes(.object(more)) + texts + 96 <= maximumPayloadBytes else { continue }
             strings = more
         }
     }
