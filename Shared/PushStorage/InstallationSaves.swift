@@ -95,7 +95,7 @@ final class InstallationSaves: Sendable {
 
     private let lock = Lock()
     nonisolated(unsafe) private var lines = [
-        Line(maximumBatch: 64, maximumConcurrent: 2, worthABatch: 16),
+        Line(maximumBatch: 64, maximumConcurrent: 2, worthABatch: 32),
         Line(maximumBatch: 1, maximumConcurrent: 1, worthABatch: 1),
     ]
     nonisolated(unsafe) private weak var database: PushDatabase?
