@@ -18,7 +18,7 @@ final class CredentialDirectory: @unchecked Sendable {
     }
 
     private struct AppCredentials {
-        var readAt: Instant
+        var readAt: SteadyInstant
         var all: [StoredCredential]
         var settings: AppSettings
     }
@@ -33,7 +33,7 @@ final class CredentialDirectory: @unchecked Sendable {
     private let isMPNSEnabled: Bool
     private let log: Log
     private var credentials: [String: AppCredentials] = [:]
-    private var knownApps: [String: Instant] = [:]
+    private var knownApps: [String: SteadyInstant] = [:]
     /// Credentials whose failure was logged, by what they were then.
     private var reported: Set<String> = []
 
@@ -53,7 +53,7 @@ final class CredentialDirectory: @unchecked Sendable {
 
     /// Those of the ids that are apps. An app that is not there is asked for again each time.
     func known(among ids: Set<String>) async throws -> Set<String> {
-        let limit = Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+        let limit = SteadyInstant.now().adding(milliseconds: -Self.freshMilliseconds)
         var known: Set<String> = []
         var asked: Set<String> = []
         for id in ids {
@@ -66,17 +66,17 @@ final class CredentialDirectory: @unchecked Sendable {
         guard !asked.isEmpty else { return known }
         let found = try await database.apps.known(among: asked)
         if knownApps.count + found.count > Self.maximumApps { knownApps = [:] }
-        let now = Instant.now()
+        let now = SteadyInstant.now()
         for id in found { knownApps[id] = now }
         return known.union(found)
     }
 
     /// Makes sure that `client` knows these apps' credentials.
     func load(_ apps: Set<String>) async throws {
-        let limit = Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+        let limit = SteadyInstant.now().adding(milliseconds: -Self.freshMilliseconds)
         for app in apps {
             if let known = credentials[app], known.readAt > limit { continue }
-            let readAt = Instant.now()
+            let readAt = SteadyInstant.now()
             let all = try await database.credentials.list(app: app)
             let settings = try await database.apps.find(app)?.settings ?? [:]
             if credentials.count >= Self.maximumApps { credentials = [:] }
@@ -91,7 +91,7 @@ final class CredentialDirectory: @unchecked Sendable {
     /// Whether `client` knows this app's credentials as they were lately.
     func isLoaded(_ app: String) -> Bool {
         guard let known = credentials[app] else { return false }
-        return known.readAt > Instant.now().adding(milliseconds: -Self.freshMilliseconds)
+        return known.readAt > SteadyInstant.now().adding(milliseconds: -Self.freshMilliseconds)
     }
 
     /// Calls back what waits at the clients: whoever handed it over may not send it any more.

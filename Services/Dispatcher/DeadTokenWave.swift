@@ -20,19 +20,19 @@ struct DeadTokenWave: Equatable {
     static let minimum = 100
     static let windowMilliseconds: Int64 = 60_000
 
-    private var windowEnds = Instant.earliest
+    private var windowEnds = SteadyInstant.earliest
     private var answers = 0
     private var dead = 0
     private(set) var isStopped = false
 
     /// An answer that says the device is alive, or says nothing of it.
-    mutating func alive(now: Instant) {
+    mutating func alive(now: SteadyInstant) {
         turn(now)
         answers += 1
     }
 
     /// An answer that says the device is gone.
-    mutating func dead(now: Instant) -> Action {
+    mutating func dead(now: SteadyInstant) -> Action {
         turn(now)
         answers += 1
         dead += 1
@@ -42,7 +42,7 @@ struct DeadTokenWave: Equatable {
         return .keepAndAlarm(dead: dead, answers: answers)
     }
 
-    private mutating func turn(_ now: Instant) {
+    private mutating func turn(_ now: SteadyInstant) {
         guard now >= windowEnds else { return }
         if dead <= Self.minimum || dead * 2 <= answers { isStopped = false }
         windowEnds = now.adding(milliseconds: Self.windowMilliseconds)

@@ -10,7 +10,7 @@ extension DeliveryEngine {
 
     /// Lets a row wait for a slot, or sends it back due later.
     func wait(_ owned: OwnedDelivery, _ now: Instant) {
-        let (health, time) = (owned.health, SteadyTime.milliseconds)
+        let (health, time) = (owned.health, SteadyInstant.now().milliseconds)
         guard owned.use == .direct, health.backlog.admits(at: time), budget.admitWaiting() else {
             return finish(owned, .handBack(at: dueTime(of: health, time, now)), now)
         }
@@ -48,7 +48,7 @@ extension DeliveryEngine {
 
     private func backlogTick() {
         backlogTimer = nil
-        let (time, now) = (SteadyTime.milliseconds, Instant.now())
+        let (time, now) = (SteadyInstant.now().milliseconds, Instant.now())
         for health in backlogged {
             let rows = health.backlog.takeOverdue(at: time)
             budget.releaseWaiting(rows.count)

@@ -127,8 +127,11 @@ extension DeliveryEngine {
             end(position, of: run, .settle(.failed), refusal.answer, now)
             return .done
         }
-        if health.breaker.isOpen, case .later(let time) = health.breaker.admit(now: now) {
-            return .ill(until: time)
+        if health.breaker.isOpen {
+            let steady = SteadyInstant.now()
+            if case .later(let time) = health.breaker.admit(now: steady) {
+                return .ill(until: now.adding(milliseconds: time.milliseconds(since: steady)))
+            }
         }
         route.positions.append(position)
         route.notifications.append(

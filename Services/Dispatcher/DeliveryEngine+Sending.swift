@@ -58,7 +58,7 @@ extension DeliveryEngine {
         isFirst: Bool
     ) {
         guard isCurrent(session) else { return }
-        let (now, time) = (Instant.now(), SteadyTime.milliseconds)
+        let (now, time) = (Instant.now(), SteadyInstant.now().milliseconds)
         var ready: [OwnedDelivery] = []
         ready.reserveCapacity(deliveries.count)
         for delivery in deliveries {
@@ -144,11 +144,13 @@ extension DeliveryEngine {
         } catch {
             return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
         }
-        switch owned.health.breaker.admit(now: now) {
+        let steady = SteadyInstant.now()
+        switch owned.health.breaker.admit(now: steady) {
         case .later(let time):
             // Spread over the window that follows, so that they do not all come back at once.
             let spread = Int64.random(in: 0...1000, using: &random)
-            return .finished(.handBack(at: time.adding(milliseconds: spread)), nil)
+            let wait = time.milliseconds(since: steady) + spread
+            return .finished(.handBack(at: now.adding(milliseconds: wait)), nil)
         case .send: break
         }
         return .send(
@@ -188,7 +190,7 @@ extension DeliveryEngine {
 
     private func hand(over group: RowGroup) {
         let sent = group.deliveries
-        let time = SteadyTime.milliseconds
+        let time = SteadyInstant.now().milliseconds
         for owned in sent { owned.health.backlog.sent(1, at: time) }
         let overwrites = group.notifications.map(\.payload.repeatOverwrites)
         let started = ContinuousClock.now
@@ -240,9 +242,10 @@ extension DeliveryEngine {
         isOurs: Bool,
         _ now: Instant
     ) -> DeliveryEnd {
-        if isOurs { health.breaker.finished(answer.outcome, now: now) }
+        let steady = SteadyInstant.now()
+        if isOurs { health.breaker.finished(answer.outcome, now: steady) }
         if answer.outcome == .accepted {
-            health.wave.alive(now: now)
+            health.wave.alive(now: steady)
             return DeliveryEnd(
                 decision: .settle(.delivered),
                 answer: answer,
@@ -269,7 +272,7 @@ extension DeliveryEngine {
         case .settle(let outcome): recorded = .settle(outcome)
         case .settleAndDisableToken(let since):
             recorded =
-                judgeDeadToken(of: health, now)
+                judgeDeadToken(of: health, steady)
                 ? .settleAndDisable(since: since) : .settle(.failed)
         case .retry(let time): recorded = .retry(at: time)
         }
@@ -283,7 +286,7 @@ extension DeliveryEngine {
     }
 
     /// Whether this dead token may be cleaned up (promise 9).
-    private func judgeDeadToken(of health: ProviderHealth, _ now: Instant) -> Bool {
+    private func judgeDeadToken(of health: ProviderHealth, _ now: SteadyInstant) -> Bool {
         switch health.wave.dead(now: now) {
         case .disable: return true
         case .keep: return false

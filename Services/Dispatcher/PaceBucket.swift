@@ -40,14 +40,3 @@ struct PaceBucket: Equatable {
         return Int64(min(place - time, 1e15))
     }
 }
-
-/// A clock that only goes forward, for waits: the wall clock may be set back.
-enum SteadyTime {
-    private static let start = ContinuousClock.now
-
-    /// Since this process began.
-    static var milliseconds: Int64 {
-        let (seconds, attoseconds) = (ContinuousClock.now - start).components
-        return seconds * 1000 + attoseconds / 1_000_000_000_000_000
-    }
-}

@@ -1,12 +1,13 @@
 import PushCore
 
 /// Keeps a sick provider from holding what the others need: after a run of failures only a few
-/// deliveries at a time try it, and the rest become rows due later (promises 7 and 8).
+/// deliveries at a time try it, and the rest become rows due later (promises 7 and 8). Pure: its times
+/// are those of a steady clock, which nobody sets back.
 struct ProviderBreaker: Equatable {
     enum Admission: Equatable {
         case send
         /// Not before then; not an attempt.
-        case later(Instant)
+        case later(SteadyInstant)
     }
 
     /// Failures in a row, with no answer of health between them, that open it.
@@ -18,7 +19,7 @@ struct ProviderBreaker: Equatable {
 
     private var failures = 0
     private var window: Int64 = 0
-    private var windowEnds = Instant.earliest
+    private var windowEnds = SteadyInstant.earliest
     private var probesLeft = 0
     /// Whether this window's probes have been let through: what fails before is a straggler that
     /// was sent while it was closed, and says nothing new.
@@ -26,7 +27,7 @@ struct ProviderBreaker: Equatable {
 
     var isOpen: Bool { window > 0 }
 
-    mutating func admit(now: Instant) -> Admission {
+    mutating func admit(now: SteadyInstant) -> Admission {
         guard isOpen else { return .send }
         if now >= windowEnds {
             windowEnds = now.adding(milliseconds: window)
@@ -38,7 +39,7 @@ struct ProviderBreaker: Equatable {
         return .send
     }
 
-    mutating func finished(_ outcome: ProviderOutcome, now: Instant) {
+    mutating func finished(_ outcome: ProviderOutcome, now: SteadyInstant) {
         switch outcome {
         case .accepted, .unregistered, .rejected, .misconfigured, .throttled:
             self = ProviderBreaker()
@@ -53,7 +54,7 @@ struct ProviderBreaker: Equatable {
         }
     }
 
-    private mutating func open(for milliseconds: Int64, now: Instant) {
+    private mutating func open(for milliseconds: Int64, now: SteadyInstant) {
         window = milliseconds
         windowEnds = now.adding(milliseconds: milliseconds)
         probesLeft = 0

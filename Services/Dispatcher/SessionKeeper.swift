@@ -69,7 +69,7 @@ actor SessionKeeper: ServicePart {
     }
 
     private func beatOnce() async {
-        let asked = Instant.now()
+        let asked = SteadyInstant.now()
         do {
             // Whoever met a row that is not ours any more has told the engine already.
             if let id = state.id, await engine.currentSession == nil {
@@ -81,7 +81,7 @@ actor SessionKeeper: ServicePart {
                 await apply(.renewed(id: id, isHeld: isHeld, asked: asked))
             }
             if state.id == nil, !Task.isCancelled {
-                let asked = Instant.now()
+                let asked = SteadyInstant.now()
                 let id = try await sessions.open(name: host)
                 await apply(.opened(id: id, asked: asked))
             }

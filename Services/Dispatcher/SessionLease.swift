@@ -8,11 +8,11 @@ import PushCore
 struct SessionLease: Equatable {
     enum Event: Equatable {
         /// A row was inserted; `asked` is when that was asked for.
-        case opened(id: Int, asked: Instant)
+        case opened(id: Int, asked: SteadyInstant)
         /// The table answered a renewal: whether the row was still there.
-        case renewed(id: Int, isHeld: Bool, asked: Instant)
+        case renewed(id: Int, isHeld: Bool, asked: SteadyInstant)
         /// Time has passed.
-        case tick(now: Instant)
+        case tick(now: SteadyInstant)
         case closed
     }
 
@@ -26,7 +26,7 @@ struct SessionLease: Equatable {
 
     let leaseMilliseconds: Int64
     private(set) var id: Int?
-    private var endsAt = Instant.earliest
+    private var endsAt = SteadyInstant.earliest
 
     init(leaseMilliseconds: Int64) {
         self.leaseMilliseconds = leaseMilliseconds

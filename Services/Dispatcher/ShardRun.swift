@@ -269,7 +269,7 @@ final class ShardRun: @unchecked Sendable {
     private func send(_ wanted: Int, _ now: ContinuousClock.Instant) {
         var count = wanted
         if context.pace != nil {
-            count = context.pace?.take(wanted, at: SteadyTime.milliseconds) ?? 0
+            count = context.pace?.take(wanted, at: SteadyInstant.now().milliseconds) ?? 0
             guard count > 0 else {
                 // Waiting for its own pace is no standstill.
                 lastProgress = now
