@@ -21,6 +21,7 @@ struct Dispatcher {
             "dispatcher",
             about: "reads push events from Kafka and sends them to APNs, FCM, WNS and MPNS",
             variables: DispatcherConfiguration.help,
+            operationsPort: 8084,
             reading: DispatcherConfiguration.init,
             parts: makeParts
         )
@@ -166,7 +167,6 @@ private struct Wiring {
         let (database, producer, consumer) = (database, producer, consumer)
         let (providers, engine) = (providers, engine)
         var parts: [any ServicePart] = [
-            try OperationsServer(configuration.operations, runtime),
             Part("postgres", notReady: database.notReadyReason) {
                 do {
                     try await database.run()

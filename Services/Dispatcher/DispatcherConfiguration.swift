@@ -43,7 +43,6 @@ struct DispatcherConfiguration: Sendable {
     /// `MPNS_ENABLED`: whether Windows Phone's old channels are sent to. Default true; false
     /// suppresses their deliveries.
     var isMPNSEnabled: Bool
-    var operations: OperationsConfiguration
 
     init(reader: ConfigurationReader) throws {
         databaseURL = try reader.secret("DATABASE_URL")
@@ -94,7 +93,6 @@ struct DispatcherConfiguration: Sendable {
         )
         providers = try Self.providers(reader)
         isMPNSEnabled = try reader.boolean("MPNS_ENABLED", default: true)
-        operations = try OperationsConfiguration(reader, defaultPort: 8084)
     }
 
     var retention: Retention {
@@ -119,7 +117,7 @@ struct DispatcherConfiguration: Sendable {
         APNS_PRODUCTION_URL, APNS_SANDBOX_URL, FCM_URL, FCM_TOKEN_HOSTS, WNS_LIVE_TOKEN_URL,
         WNS_ENTRA_TOKEN_URL, WNS_CHANNEL_HOSTS, MPNS_CHANNEL_HOSTS, MPNS_ENABLED (true),
         PROVIDER_CA_FILE, HTTPS_PROXY, NO_PROXY
-        HTTP_HOST, HTTP_PORT (8084), HTTP_ACCESS_LOG (true), LOG_LEVEL, LOG_FORMAT
+        HTTP_HOST, HTTP_PORT (8084), OPERATIONS_PORT, HTTP_ACCESS_LOG (true), LOG_LEVEL, LOG_FORMAT
         """
 
     private static func providers(

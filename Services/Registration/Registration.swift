@@ -94,7 +94,11 @@ func makeParts(
                 topics: configuration.topics,
                 saved: saved
             ),
-            OwnSurface(database: database, door: door),
+            OwnSurface(
+                database: database,
+                door: door,
+                hasOperations: !runtime.operations.isApart
+            ),
             runtime
         )
         ParseSurface(door: door, objects: objects, pushes: pushes).addRoutes(to: &router)

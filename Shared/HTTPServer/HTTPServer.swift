@@ -78,10 +78,11 @@ package final class HTTPServer: @unchecked Sendable {
         }
         lock.withLock { addresses = bound }
         for address in bound {
-            log.info(
-                "listening",
-                [.scheme: .string(address.scheme), .port: .integer(address.port)]
-            )
+            var data: [LogKey: LogValue] = [
+                .scheme: .string(address.scheme), .port: .integer(address.port),
+            ]
+            if let surface = configuration.surface { data[.surface] = .string(surface) }
+            log.info("listening", data)
         }
         return bound
     }

@@ -81,6 +81,8 @@ package struct HTTPServerConfiguration: Sendable {
     /// One log line a request at the level of its route, which is `info` unless it says otherwise;
     /// without it all are at `debug`.
     package var accessLog = false
+    /// What its `listening` line is told apart by, where a process has several servers.
+    package var surface: String?
 
     package init(host: String = "0.0.0.0", port: Int? = 8080, tls: TLS? = nil) {
         self.host = host

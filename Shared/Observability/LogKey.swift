@@ -35,6 +35,7 @@ package struct LogKey: Hashable, Sendable {
     package static let pushID = LogKey("push.notification.id")
     package static let reason = LogKey("reason")
     package static let scheme = LogKey("scheme")
+    package static let surface = LogKey("surface")
     package static let session = LogKey("session")
     package static let shard = LogKey("push.shard")
     package static let shards = LogKey("push.shards")

@@ -1,40 +1,55 @@
 internal import HTTPServer
 internal import Observability
 
-/// Where a service without routes of its own answers its operators.
+/// Where a service answers its operators.
 package struct OperationsConfiguration: Sendable {
-    let server: HTTPServerConfiguration
+    /// `nil`: beside the service's own routes.
+    let server: HTTPServerConfiguration?
+    /// Whether the routes have a port of their own, which a firewall can close to the world.
+    package let isApart: Bool
 
-    /// Reads `HTTP_HOST`, `HTTP_PORT` and the rest of a listener's variables.
-    package init(
-        _ reader: ConfigurationReader,
-        defaultPort: Int
-    ) throws(ConfigurationError) {
-        server = try HTTPServerConfiguration(reader, defaultPort: defaultPort)
+    /// Reads `OPERATIONS_PORT` (0: any free one; unset: the routes stand on `HTTP_PORT`).
+    ///
+    /// - Parameter ownPort: Of a service that serves nothing else: the default of `HTTP_PORT`, where
+    ///   it answers then.
+    init(_ reader: ConfigurationReader, ownPort: Int?) throws(ConfigurationError) {
+        isApart = reader.optional("OPERATIONS_PORT") != nil
+        if isApart {
+            var server = HTTPServerConfiguration(
+                host: reader.string("HTTP_HOST", default: "0.0.0.0"),
+                port: try reader.integer("OPERATIONS_PORT", in: 0...65_535, default: 0)
+            )
+            server.surface = "operations"
+            self.server = server
+        } else if let ownPort {
+            server = try HTTPServerConfiguration(reader, defaultPort: ownPort)
+        } else {
+            server = nil
+        }
     }
 }
 
-/// `/livez`, `/readyz` and `/metrics` for a service that serves nothing else. It stands first among
-/// the parts, so that it answers to the end.
-package final class OperationsServer: ServicePart {
-    package let name = "operations"
+/// `/livez`, `/readyz` and `/metrics` where nothing else is served. It stands first among the parts,
+/// so that it answers to the end.
+final class OperationsServer: ServicePart {
+    let name = "operations"
     private let server: HTTPServer
 
     /// - Throws: What the listener's certificate is refused for.
-    package init(_ configuration: OperationsConfiguration, _ runtime: ServiceRuntime) throws {
+    init(_ configuration: HTTPServerConfiguration, _ runtime: ServiceRuntime) throws {
         server = try HTTPServer(
-            configuration.server,
+            configuration,
             loops: [runtime.mainLoop],
             log: runtime.log,
             metrics: runtime.metrics
         ) { _ in
             var router = Router()
-            router.addOperationsRoutes(runtime)
+            router.addOperations(runtime)
             return router
         }
     }
 
-    package func run() async throws { try await server.run() }
+    func run() async throws { try await server.run() }
 
-    package func notReadyReason() -> String? { server.notReadyReason() }
+    func notReadyReason() -> String? { server.notReadyReason() }
 }

@@ -24,12 +24,14 @@ package enum LoopCount: Sendable {
 /// `about` is one line for `--help`, `variables` what it says of the service's own. `reading` checks
 /// the configuration; nothing is started before it has succeeded. `parts` makes the parts in the
 /// order of their dependence. It must not wait for other systems: a part does that in its `run`,
-/// and says so in `notReadyReason`.
+/// and says so in `notReadyReason`. `operationsPort` is for a service without routes of its own: the
+/// default of `HTTP_PORT`, where it answers its operators unless `OPERATIONS_PORT` is set.
 package func runService<Configuration: Sendable>(
     _ service: String,
     about: String,
     variables: String = "",
     loops: LoopCount = .one,
+    operationsPort: Int? = nil,
     reading: (ConfigurationReader) throws -> Configuration,
     parts: (Configuration, ServiceRuntime) async throws -> [any ServicePart]
 ) async -> Never {
@@ -50,12 +52,14 @@ package func runService<Configuration: Sendable>(
             default: .seconds(25)
         )
         configuration = try reading(reader)
+        let operations = try OperationsConfiguration(reader, ownPort: operationsPort)
         runtime = ServiceRuntime(
             service: service,
             loops: try (0..<loops.value).map { try EventLoop(name: "loop-\($0)") },
             log: log,
             metrics: Metrics(),
-            readiness: Readiness()
+            readiness: Readiness(),
+            operations: operations
         )
     } catch {
         fail(service, "cannot start", error, exitCode: 78, format: format)
@@ -64,7 +68,10 @@ package func runService<Configuration: Sendable>(
     watchTurns(runtime)
     runtime.log.info("starting", [.version: .string(carillonVersion)])
     do {
-        let parts = try await parts(configuration, runtime)
+        var parts = try await parts(configuration, runtime)
+        if let server = runtime.operations.server {
+            parts.insert(try OperationsServer(server, runtime), at: 0)
+        }
         let life = ServiceLife(parts, runtime: runtime, grace: grace)
         let failure = await life.run()
         if let failure {

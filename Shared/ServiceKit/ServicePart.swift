@@ -56,6 +56,7 @@ package struct ServiceRuntime: Sendable {
     package let log: Log
     package let metrics: Metrics
     package let readiness: Readiness
+    package let operations: OperationsConfiguration
 
     /// The loop of what exists once a process.
     package var mainLoop: EventLoop { loops[0] }

@@ -216,7 +216,7 @@ extension EndToEndTests {
             return try await ChildProcess.start(
                 Stack.executable("carillon-dispatcher"),
                 environment: [
-                    "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                    "HTTP_HOST": "127.0.0.1", "OPERATIONS_PORT": "0", "LOG_FORMAT": "json",
                     "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
                     "KAFKA_BOOTSTRAP_SERVERS": servers, "CARILLON_MASTER_KEYS": "k:\(key)",
                 ]
@@ -228,7 +228,7 @@ extension EndToEndTests {
         )
         func brokerAbsent() async throws {
             let process = try await dispatcher(kafka: "127.0.0.1:1")
-            let url = "http://127.0.0.1:\(try await process.port())"
+            let url = "http://127.0.0.1:\(try await process.port(surface: "operations"))"
             let reasons = try await eventually("readyz says why") {
                 let answer = try await http("GET", "\(url)/readyz")
                 #expect(answer.status == 503)
@@ -244,6 +244,53 @@ extension EndToEndTests {
             #expect(reasons["kafka consumer"]?.contains("is not running") == true, "\(reasons)")
             #expect(try await http("GET", "\(url)/livez").status == 200)
             #expect(await process.stop() == .status(0), "\(process.lastWords)")
+        }
+
+        @Test(
+            "OPERATIONS_PORT takes the operators' routes away from the world, and tells it no reasons",
+            arguments: ["carillon-registration", "carillon-dispatcher"]
+        )
+        func operationsApart(executable: String) async throws {
+            let key = Data(repeating: 7, count: 32).base64EncodedString()
+            let environment = [
+                "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+                "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "CARILLON_MASTER_KEYS": "k:\(key)",
+            ]
+            let together = try await ChildProcess.start(
+                Stack.executable(executable),
+                environment: environment
+            )
+            let open = "http://127.0.0.1:\(try await together.port())"
+            let parts = try await eventually("it says what is not ready") {
+                let answer = try await http("GET", "\(open)/readyz")
+                #expect(answer.status == 503)
+                let parts = try JSONValue.parse(answer.body)["notReady"]?.array ?? []
+                return parts.contains { $0["part"]?.string != "service" } ? parts : nil
+            }
+            #expect(parts.allSatisfy { $0.object?.keys == ["part"] }, "\(parts)")
+            #expect(try await http("GET", "\(open)/metrics").status == 200)
+            #expect(await together.stop() == .status(0), "\(together.lastWords)")
+
+            let apart = try await ChildProcess.start(
+                Stack.executable(executable),
+                environment: environment.merging(["OPERATIONS_PORT": "0"]) { $1 }
+            )
+            let own = "http://127.0.0.1:\(try await apart.port(surface: "operations"))"
+            for path in ["/livez", "/metrics"] {
+                #expect(try await http("GET", own + path).status == 200)
+            }
+            #expect(try await http("GET", own + "/readyz").text.contains("reason"))
+            if executable == "carillon-registration" {
+                let open = "http://127.0.0.1:\(try await apart.port())"
+                for path in ["/livez", "/readyz", "/metrics"] {
+                    #expect(try await http("GET", open + path).status == 404)
+                }
+                let document = try await http("GET", open + "/openapi.json").text
+                #expect(!document.contains("/readyz"))
+                #expect(document.contains("/v1/notifications/{id}"))
+            }
+            #expect(await apart.stop() == .status(0), "\(apart.lastWords)")
         }
 
         @Test("The line that says why it cannot start has the format that was asked for")

@@ -112,8 +112,11 @@ package final class ChildProcess: @unchecked Sendable {
     }
 
     /// The port of the listener that the log says was opened.
-    package func port(scheme: String = "http") async throws -> Int {
-        let event = try await event("listening") { $0["scheme"]?.string == scheme }
+    /// `surface` is that of its line: `operations` for the operators' own.
+    package func port(scheme: String = "http", surface: String? = nil) async throws -> Int {
+        let event = try await event("listening") {
+            $0["scheme"]?.string == scheme && $0["surface"]?.string == surface
+        }
         guard let port = event["port"]?.integer else {
             throw TestFailure("\(name) logged no port")
         }

@@ -1,11 +1,20 @@
+import JSON
 import ServiceKit
 
 /// `/openapi.json`: Carillon's own routes of this service. The protocols of other services that it
 /// speaks are theirs to describe.
 enum OpenAPIDocument {
-    static let bytes = Array(text.utf8)
+    /// - Parameter withOperations: Whether the operators' routes stand beside ours.
+    static func bytes(withOperations: Bool) -> [UInt8] {
+        guard !withOperations, var document = (try? JSONValue.parse(text))?.object,
+            var paths = document["paths"]?.object
+        else { return Array(text.utf8) }
+        for path in ["/livez", "/readyz", "/metrics"] { paths[path] = nil }
+        document["paths"] = .object(paths)
+        return JSONValue.object(document).bytes
+    }
 
-    static let text = """
+    private static let text = """
         {
           "openapi": "3.0.3",
           "info": {
@@ -155,9 +164,9 @@ enum OpenAPIDocument {
                 "required": ["status"],
                 "properties": {
                   "status": {"type": "string", "enum": ["ready", "not ready"]},
-                  "notReady": {"type": "array", "items": {"type": "object", "required": ["part",
-                    "reason"], "properties": {"part": {"type": "string"}, "reason": {"type":
-                    "string"}}}}
+                  "notReady": {"type": "array", "items": {"type": "object", "required": ["part"],
+                    "properties": {"part": {"type": "string"}, "reason": {"type": "string",
+                    "description": "Told on OPERATIONS_PORT only"}}}}
                 }
               },
               "Notification": {

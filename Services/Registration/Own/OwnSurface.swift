@@ -11,6 +11,8 @@ import PushStorage
 struct OwnSurface: Sendable {
     let database: PushDatabase
     let door: RequestGuard
+    /// Whether the operators' routes stand beside these.
+    let hasOperations: Bool
 
     private typealias Handler =
         @Sendable (HTTPServerRequest, AppAccess, Visit) async throws -> HTTPServerResponse
@@ -34,11 +36,12 @@ struct OwnSurface: Sendable {
                 )
             }
         }
+        let document = OpenAPIDocument.bytes(withOperations: hasOperations)
         router.on(.get, "/openapi.json") { _ in
             HTTPServerResponse(
                 status: 200,
                 headers: ["Content-Type": "application/json"],
-                body: OpenAPIDocument.bytes
+                body: document
             )
         }
     }
