@@ -12,6 +12,10 @@ func setCallbacks(_ callbacks: OpaquePointer?) {
         )
         return goesOn ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
     }
+    // What is in a frame of an unknown type is nobody's business; `beganFrame` counts it.
+    unsafe nghttp2_session_callbacks_set_unpack_extension_callback(callbacks) { _, _, _, _ in
+        NGHTTP2_ERR_CANCEL.rawValue
+    }
     unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { _, frame, data in
         guard let session = unsafe session(data), let frame = unsafe frame else { return 0 }
         if unsafe frame.pointee.headers.cat == NGHTTP2_HCAT_REQUEST {

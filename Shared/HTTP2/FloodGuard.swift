@@ -9,8 +9,8 @@ struct FloodGuard {
         /// A stream that ended in an error which was not our own decision: `RST_STREAM`, or a
         /// frame that made the library send one. The request behind it was work for nothing.
         case reset
-        /// PING, SETTINGS, PRIORITY, empty DATA: each is answered, or looked at, and carries
-        /// nothing. (Frames of unknown types are skipped unseen.)
+        /// PING, SETTINGS, PRIORITY, empty DATA and frames of unknown types: each is answered, or
+        /// looked at, and carries nothing.
         case control
         case windowUpdate
 

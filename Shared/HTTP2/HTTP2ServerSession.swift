@@ -46,6 +46,9 @@ package final class HTTP2ServerSession {
     /// A block within its bound has no need of more: frames hold 16 KiB.
     private static let maximumContinuations = 16
 
+    /// What RFC 9113 does not define; those that it does stand before them.
+    private static let unknownTypes = UInt8(NGHTTP2_CONTINUATION.rawValue + 1)...UInt8.max
+
     /// The settings, and the connection's window, are the first that `drain` gives.
     package init(_ settings: Settings) throws(HTTP2SessionError) {
         self.settings = settings
@@ -61,6 +64,10 @@ package final class HTTP2ServerSession {
         unsafe nghttp2_option_set_no_closed_streams(options, 1)
         // Its own count takes each piece that a CONTINUATION comes in for one; `beganFrame` counts.
         unsafe nghttp2_option_set_max_continuations(options, 1 << 20)
+        // Told of frames whose types it does not know, it would skip them unseen otherwise.
+        for type in Self.unknownTypes {
+            unsafe nghttp2_option_set_user_recv_extension_type(options, type)
+        }
         try check(unsafe nghttp2_session_server_new2(&session, callbacks, me, options))
 
         let entries = [

@@ -103,6 +103,13 @@ struct FloodTests {
         }
     }
 
+    @Test(arguments: [UInt8(10), 12, 16, 77, 255])
+    func framesOfUnknownTypes(_ kind: UInt8) async throws {
+        try await expectsCalm { _ in
+            [Frame](repeating: Frame(kind: kind, [1, 2, 3]), count: 20)
+        }
+    }
+
     @Test func windowUpdates() async throws {
         try await expectsCalm { _ in
             [Frame](repeating: Frame(.windowUpdate, bigEndianBytes(1)), count: 1000)
@@ -170,6 +177,7 @@ struct FloodTests {
                 try await wire.send(
                     requestHead(stream, "GET", "/hello/x"),
                     Frame(.ping, [0, 0, 0, 0, 0, 0, 0, 1]),
+                    Frame(kind: 77, [1, 2, 3]),
                     Frame(.reset, stream: stream, bigEndianBytes(8))
                 )
                 _ = try await wire.next(.ping)
