@@ -10,8 +10,11 @@ package struct OperationsConfiguration: Sendable {
 
     /// Reads `OPERATIONS_PORT` (0: any free one; unset: the routes stand on `HTTP_PORT`).
     ///
-    /// - Parameter ownPort: Of a service that serves nothing else: the default of `HTTP_PORT`, where
-    ///   it answers then.
+    /// - Parameters:
+    ///   - reader: The environment.
+    ///   - ownPort: Of a service that serves nothing else: the default of `HTTP_PORT`, where it
+    ///     answers then.
+    /// - Throws: Where a variable cannot be used.
     init(_ reader: ConfigurationReader, ownPort: Int?) throws(ConfigurationError) {
         isApart = reader.optional("OPERATIONS_PORT") != nil
         if isApart {

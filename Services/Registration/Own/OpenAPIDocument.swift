@@ -4,7 +4,7 @@ import ServiceKit
 /// `/openapi.json`: Carillon's own routes of this service. The protocols of other services that it
 /// speaks are theirs to describe.
 enum OpenAPIDocument {
-    /// - Parameter withOperations: Whether the operators' routes stand beside ours.
+    /// The document; the operators' routes are in it where they stand beside ours.
     static func bytes(withOperations: Bool) -> [UInt8] {
         guard !withOperations, var document = (try? JSONValue.parse(text))?.object,
             var paths = document["paths"]?.object
