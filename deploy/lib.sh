@@ -23,7 +23,7 @@ build_packages=(
     libexpat1-dev zlib1g-dev libzstd-dev
 )
 server_packages=(curl jq kcat postgresql procps)
-test_packages=(python3 python3-venv nghttp2-client)
+test_packages=(python3 python3-venv nghttp2-client nodejs)
 kafka_packages=(openjdk-17-jre-headless)
 
 installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
@@ -46,6 +46,7 @@ ensure_packages() {
         case "$package" in
             openjdk-*) command -v java >/dev/null && continue ;;
             curl | jq | kcat) command -v "$package" >/dev/null && continue ;;
+            nodejs) command -v node >/dev/null && continue ;;
             nginx) [[ -x /usr/sbin/nginx ]] && continue ;;
             postgresql) postgres_bin >/dev/null && continue ;;
         esac

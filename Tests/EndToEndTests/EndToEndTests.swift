@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import JSON
 import Support
@@ -17,10 +18,16 @@ enum EndToEndTests {}
 /// Gives all tests of a suite one stack, with registration and one dispatcher up. Each test makes
 /// an app of its own, so that they meet in nothing but the executables.
 struct RunningStack: SuiteTrait, TestScoping {
+    /// Whether registration listens for TLS, too: some clients speak nothing else.
+    var tls = false
+
     struct Running: Sendable {
         let stack: Stack
         let registration: Stack.Service
         let dispatcher: Stack.Service
+        /// Registration's TLS address, and the file of the certificate that vouches for it.
+        var secureAddress: String?
+        var certificateAuthority: String?
     }
 
     @TaskLocal static var running: Running?
@@ -39,13 +46,32 @@ struct RunningStack: SuiteTrait, TestScoping {
         performing body: @concurrent @Sendable () async throws -> Void
     ) async throws {
         try await Stack.with { stack in
-            let registration = try await stack.start("carillon-registration")
+            var listener: [String: String] = [:]
+            var authorityFile: String?
+            if tls {
+                let authority = try CertificateAuthority.make(commonName: "Test CA")
+                let leaf = try authority.issue(hosts: ["localhost", "127.0.0.1"])
+                authorityFile = try stack.write(authority.certificatePEM, to: "door-ca.pem")
+                listener = [
+                    "HTTP_TLS_PORT": "0",
+                    "HTTP_TLS_CERTIFICATE_FILE":
+                        try stack.write(leaf.certificatePEM, to: "door.pem"),
+                    "HTTP_TLS_PRIVATE_KEY_FILE":
+                        try stack.write(leaf.privateKeyPEM, to: "door.key"),
+                ]
+            }
+            let registration = try await stack.start("carillon-registration", listener)
             let dispatcher = try await stack.start("carillon-dispatcher")
-            let running = Running(
+            var running = Running(
                 stack: stack,
                 registration: registration,
-                dispatcher: dispatcher
+                dispatcher: dispatcher,
+                certificateAuthority: authorityFile
             )
+            if tls {
+                let port = try await registration.process.port(scheme: "https")
+                running.secureAddress = "https://127.0.0.1:\(port)"
+            }
             try await Self.$running.withValue(running, operation: body)
             #expect(
                 await dispatcher.process.stop() == .status(0),
@@ -61,6 +87,7 @@ struct RunningStack: SuiteTrait, TestScoping {
 
 extension Trait where Self == RunningStack {
     static var runningStack: Self { Self() }
+    static var runningStackWithTLS: Self { Self(tls: true) }
 }
 
 /// What a test does again and again with a running stack and an app of its own.

@@ -74,6 +74,6 @@ extension EndToEndTests {
 }
 
 /// A file beside this one.
-private func scriptFile(_ name: String, _ here: String = #filePath) -> String {
+func scriptFile(_ name: String, _ here: String = #filePath) -> String {
     URL(fileURLWithPath: here).deletingLastPathComponent().appendingPathComponent(name).path
 }

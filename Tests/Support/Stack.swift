@@ -199,23 +199,9 @@ package final class Stack: Sendable {
         guard let appKey = created["appKey"]?.string, let masterKey = created["masterKey"]?.string
         else { throw TestFailure("app create told no keys") }
         let app = App(id: id, appKey: appKey, masterKey: masterKey)
-        let apns = try credentials("apns.json")
+        try await setAPNsKey(of: id, topic: app.bundleID)
         let wns = try credentials("wns.json")
         let directory = "\(folder)/credentials"
-        try await carillon(
-            "credentials",
-            "set",
-            "apns",
-            id,
-            "--topic",
-            app.bundleID,
-            "--key-file",
-            "\(directory)/apns.p8",
-            "--key-id",
-            apns["keyId"]?.string ?? "",
-            "--team-id",
-            apns["teamId"]?.string ?? ""
-        )
         try await carillon(
             "credentials",
             "set",
@@ -240,6 +226,32 @@ package final class Stack: Sendable {
             wns["tenant"]?.string ?? ""
         )
         return app
+    }
+
+    /// Gives an app the simulator's APNs key for a topic.
+    package func setAPNsKey(of app: String, topic: String) async throws {
+        let apns = try credentials("apns.json")
+        try await carillon(
+            "credentials",
+            "set",
+            "apns",
+            app,
+            "--topic",
+            topic,
+            "--key-file",
+            "\(folder)/credentials/apns.p8",
+            "--key-id",
+            apns["keyId"]?.string ?? "",
+            "--team-id",
+            apns["teamId"]?.string ?? ""
+        )
+    }
+
+    /// Writes a file that is gone with the stack; answers its path.
+    package func write(_ text: String, to name: String) throws -> String {
+        let path = "\(folder)/\(name)"
+        try text.write(toFile: path, atomically: true, encoding: .utf8)
+        return path
     }
 
     private func credentials(_ name: String) throws -> JSONValue {

@@ -19,6 +19,9 @@ package enum TestEnvironment {
     /// A Python with what deploy/test-requirements-schemathesis.txt lists.
     package static let pythonWithSchemathesis = value("CARILLON_PYTHON_SCHEMATHESIS")
 
+    /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
+    package static let nodeClients = value("NODE_CLIENTS")
+
     package static func value(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {
             return nil

@@ -1,0 +1,45 @@
+// Parse's JavaScript package, pointed at this stack, and what its scenarios share.
+
+import { environment, token, unique, vendor } from "./support.mjs";
+
+export const Parse = vendor("parse", "parse/node");
+export const { Installation, Query } = Parse;
+
+Parse.initialize(environment.APP_ID, environment.APP_KEY, environment.MASTER_KEY);
+Parse.serverURL = environment.REGISTRATION_URL + "/parse";
+
+export const master = { useMasterKey: true };
+export const install = () => new Query(Installation);
+export const users = () => new Query(Parse.User);
+
+/// Installations with ids of their own, as each phone makes one.
+export function phone(fields = {}) {
+  return new Installation({
+    deviceType: "ios", deviceToken: token(), installationId: unique("i-"), ...fields,
+  });
+}
+
+/// The same object, read afresh: the package would fill one of the same id with what it knows.
+export async function again(one) {
+  return install().get(one.id, master);
+}
+
+export function blind(id) {
+  const one = new Installation();
+  one.id = id;
+  return one;
+}
+
+Parse.Object.disableSingleInstance();
+
+export const sdk = {
+  name: "Parse", options: master, Query, GeoPoint: Parse.GeoPoint,
+  installations: install, users,
+  makePhone: phone, makeUser: (fields) => new Parse.User(fields),
+  saveAll: (list) => Parse.Object.saveAll(list, master),
+  save: (one) => one.save(null, master),
+  again, blind,
+  // The package has no word for it, but takes it.
+  size: (query, key, size) =>
+    Query.fromJSON("_Installation", { where: { [key]: { $size: size } } }),
+};

@@ -1,0 +1,83 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// What the packages do is in `JavaScript/`, a file each; what they must do there is what their
+    /// vendors' services do. Each scenario has an app of its own and compares who got what, device
+    /// by device, with what the simulator received.
+    @Suite(
+        "The vendors' own JavaScript packages work unchanged",
+        .runningStackWithTLS,
+        .serialized,
+        .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
+        .timeLimit(.minutes(10))
+    )
+    struct JavaScriptClientTests {
+        @Test(
+            "leancloud-storage",
+            arguments: [
+                "installations", "batches", "queries", "identities", "pushes", "other calls",
+            ]
+        )
+        func leancloud(scenario: String) async throws {
+            try await play("leancloud.mjs", scenario)
+        }
+
+        @Test(
+            "parse",
+            arguments: [
+                "installations", "queries", "identities", "pushes", "other calls",
+            ]
+        )
+        func parse(scenario: String) async throws {
+            try await play("parse.mjs", scenario)
+        }
+
+        @Test(
+            "@azure/notification-hubs",
+            arguments: [
+                "installations", "patches", "formats", "sends", "templates", "schedules",
+                "other calls",
+            ]
+        )
+        func azure(scenario: String) async throws {
+            try await play("azure.mjs", scenario)
+        }
+
+        /// Runs one scenario with an app of its own; what did not hold is a line of its errors.
+        private func play(_ file: String, _ scenario: String) async throws {
+            let running = try RunningStack.current
+            let bench = try await Bench()
+            let secondTopic = "com.example.chimes"
+            if scenario == "topics" {
+                try await bench.stack.setAPNsKey(of: bench.app.id, topic: secondTopic)
+            }
+            let answer = try await run(
+                "node",
+                [scriptFile("JavaScript/\(file)"), scenario],
+                environment: [
+                    "NODE_CLIENTS": try #require(TestEnvironment.nodeClients),
+                    "NODE_EXTRA_CA_CERTS": try #require(running.certificateAuthority),
+                    "REGISTRATION_URL": bench.registration,
+                    "REGISTRATION_TLS_URL": try #require(running.secureAddress),
+                    "SIMULATOR_URL": bench.simulator.url, "CHANNEL_ORIGIN": bench.stack.origin,
+                    "APP_ID": bench.app.id, "APP_KEY": bench.app.appKey,
+                    "MASTER_KEY": bench.app.masterKey, "APNS_TOPIC": bench.app.bundleID,
+                    "APNS_SECOND_TOPIC": secondTopic,
+                ]
+            )
+            if answer.exit != .status(0) {
+                Issue.record(
+                    "\(file) \(scenario) ended with \(answer.exit):\n\(answer.errors.prefix(6000))"
+                )
+            }
+            // A scenario that checks nothing would hold, too.
+            let report = try JSONValue.parse(
+                answer.output.split(separator: "\n").last.map(String.init) ?? "{}"
+            )
+            #expect((report["checked"]?.integer ?? 0) > 0)
+        }
+    }
+}
