@@ -130,11 +130,8 @@ package struct DeliveryAttempts: Equatable, Sendable {
 
     /// What the provider asked for, and up to a tenth more, so that not all come back at once.
     private func lowerBound(_ retryAfter: Duration?, jitter: Double) -> Int64 {
-        guard let seconds = retryAfter?.components.seconds, seconds >= 0 else { return 0 }
-        let cap = backoff.retryAfterCapMilliseconds
-        let asked = seconds > cap / 1000 ? cap : seconds * 1000
-        let milliseconds =
-            asked + (retryAfter?.components.attoseconds ?? 0) / 1_000_000_000_000_000
-        return milliseconds + Int64(Double(min(milliseconds, cap) / 10) * min(max(jitter, 0), 1))
+        guard let retryAfter, retryAfter > .zero else { return 0 }
+        let asked = min(retryAfter.wholeMilliseconds, backoff.retryAfterCapMilliseconds)
+        return asked + Int64(Double(asked / 10) * min(max(jitter, 0), 1))
     }
 }

@@ -1,21 +1,28 @@
 private import Glibc
 private import Observability
 
-/// A moment in UTC, in milliseconds since 1970.
+/// A moment in UTC, in milliseconds since 1970, of the years 0001 to 9999.
+///
+/// Whatever number comes in, from a provider, a client or a row, becomes one of these: what lies
+/// outside is the first or the last of them. So no unit, difference or sum of two of them traps.
 package struct Instant: Hashable, Comparable, Sendable {
-    package var milliseconds: Int64
+    package let milliseconds: Int64
 
     package init(milliseconds: Int64) {
-        self.milliseconds = milliseconds
+        self.milliseconds = min(
+            max(milliseconds, Self.earliestMilliseconds),
+            Self.latestMilliseconds
+        )
     }
 
     package init(seconds: Int64) {
-        milliseconds = seconds * 1000
+        let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
+        self.init(milliseconds: overflow ? (seconds < 0 ? .min : .max) : milliseconds)
     }
 
     /// What Postgres counts in.
     package init(microseconds: Int64) {
-        milliseconds = Self.floorDivide(microseconds, 1000)
+        self.init(milliseconds: Self.floorDivide(microseconds, 1000))
     }
 
     /// The wall clock. For drivers: a decision takes its time as a parameter.
@@ -32,27 +39,30 @@ package struct Instant: Hashable, Comparable, Sendable {
 
     package static func < (a: Instant, b: Instant) -> Bool { a.milliseconds < b.milliseconds }
 
-    /// Saturates at the ends of the years 0001 to 9999, outside which no time is ours.
+    /// Saturates at the first and the last of our times.
     package func adding(milliseconds: Int64) -> Instant {
         let (sum, overflow) = self.milliseconds.addingReportingOverflow(milliseconds)
-        let latest = Self.latest.milliseconds
-        guard !overflow else { return milliseconds > 0 ? Self.latest : Self.earliest }
-        return Instant(milliseconds: min(max(sum, Self.earliest.milliseconds), latest))
+        return Instant(milliseconds: overflow ? (milliseconds < 0 ? .min : .max) : sum)
     }
 
-    package static let earliest = Instant(milliseconds: -62_135_596_800_000)
-    package static let latest = Instant(milliseconds: 253_402_300_799_999)
+    package func adding(_ wait: Duration) -> Instant {
+        adding(milliseconds: wait.wholeMilliseconds)
+    }
+
+    private static let earliestMilliseconds: Int64 = -62_135_596_800_000
+    private static let latestMilliseconds: Int64 = 253_402_300_799_999
+
+    package static let earliest = Instant(milliseconds: earliestMilliseconds)
+    package static let latest = Instant(milliseconds: latestMilliseconds)
 
     /// The UTC day as `YYYY-MM-DD`: which partition a delivery is kept in.
     package var day: String { String(iso8601.prefix(10)) }
 
     /// `YYYY-MM-DDTHH:mm:ss.SSSZ`.
     package var iso8601: String {
-        let clamped = min(max(self, .earliest), .latest).milliseconds
-        let seconds = Self.floorDivide(clamped, 1000)
-        return Timestamp(
+        Timestamp(
             secondsSince1970: Int(seconds),
-            milliseconds: Int(clamped - seconds * 1000)
+            milliseconds: Int(milliseconds - seconds * 1000)
         ).text
     }
 
@@ -88,7 +98,7 @@ package struct Instant: Hashable, Comparable, Sendable {
         guard reader.isAtEnd else { return nil }
         let dayNumber = Self.daysFromCivil(year: year, month: month, day: day)
         let seconds = (dayNumber * 24 + hour) * 3600 + (minute - offset) * 60 + second
-        milliseconds = seconds * 1000 + fraction
+        self.init(milliseconds: seconds * 1000 + fraction)
     }
 
     private static func floorDivide(_ a: Int64, _ b: Int64) -> Int64 {
@@ -112,6 +122,18 @@ package struct Instant: Hashable, Comparable, Sendable {
         let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
         let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
         return era * 146_097 + dayOfEra - 719_468
+    }
+}
+
+extension Duration {
+    /// Rounded down; what 64 bits do not hold is the most or the least that they do.
+    package var wholeMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let perMillisecond: Int64 = 1_000_000_000_000_000
+        let rest = attoseconds / perMillisecond - (attoseconds % perMillisecond < 0 ? 1 : 0)
+        let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1000)
+        let (sum, overflowsToo) = whole.addingReportingOverflow(rest)
+        return overflow || overflowsToo ? (seconds < 0 ? .min : .max) : sum
     }
 }
 

@@ -29,6 +29,8 @@ struct AccessTokenRule: Equatable {
     static let earlyMilliseconds: Int64 = 5 * 60_000
     /// What is called invalid is not fetched again more often than this.
     static let minimumMilliseconds: Int64 = 60_000
+    /// What an endpoint may ask us to wait, at most.
+    static let longestMilliseconds: Int64 = 86_400_000
 
     private var token: String?
     private var renewAt: Int64 = 0
@@ -71,7 +73,8 @@ struct AccessTokenRule: Equatable {
         var wait = min(Int64(500) << Int64(failures), 60_000)
         switch refusal.outcome {
         case .unavailable(let retryAfter), .throttled(let retryAfter):
-            if let seconds = retryAfter?.components.seconds { wait = max(wait, seconds * 1000) }
+            let asked = min(retryAfter?.wholeMilliseconds ?? 0, Self.longestMilliseconds)
+            wait = max(wait, asked)
         case .notSent: break
         case .accepted, .unregistered, .rejected, .misconfigured, .noAnswer:
             wait = 60_000

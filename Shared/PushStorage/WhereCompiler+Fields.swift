@@ -120,7 +120,7 @@ extension WhereCompiler {
                 if case .date(let instant) = value { instant } else { nil }
             }
             guard !terms.isEmpty else { return "FALSE" }
-            let instants = terms.map { min(max($0, .earliest), .latest).microseconds }
+            let instants = terms.map(\.microseconds)
             return "(\(column) = ANY (\(bind(.timestampArray(instants)))::timestamptz[]))"
         case .boolean(let column):
             let flags = values.compactMap { value -> Bool? in

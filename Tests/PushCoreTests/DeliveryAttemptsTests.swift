@@ -53,6 +53,39 @@ struct DeliveryAttemptsTests {
         #expect(decide(&attempts, .unavailable(retryAfter: nil)) == .settle(.failed))
     }
 
+    @Test("Numbers of a provider at every edge lead to a time, and to no other end")
+    func providersNumbers() {
+        for number in InstantTests.edges {
+            for start in [Instant.earliest, now, .latest] {
+                for outcome in [
+                    ProviderOutcome.unavailable(retryAfter: .seconds(number)),
+                    .throttled(retryAfter: .seconds(number)),
+                ] {
+                    var attempts = DeliveryAttempts()
+                    let decision = attempts.finished(
+                        outcome,
+                        repeatOverwrites: true,
+                        now: start,
+                        expiresAt: nil,
+                        jitter: 0.999
+                    )
+                    guard case .retry(let time) = decision else {
+                        Issue.record("\(number) s ended \(decision)")
+                        return
+                    }
+                    #expect(time >= start && time <= start.adding(milliseconds: 95_040_000))
+                }
+            }
+            var attempts = DeliveryAttempts()
+            let decision = decide(&attempts, .unregistered(since: number))
+            guard case .settleAndDisableToken(let since?) = decision else {
+                Issue.record("\(number) ms ended \(decision)")
+                return
+            }
+            #expect(Instant(microseconds: since.microseconds) == since)
+        }
+    }
+
     @Test("Retry-After is a lower bound, and a mad one is cut")
     func retryAfter() {
         for (asked, least, most) in [(60, 60_000, 66_000), (10_000_000, 86_400_000, 95_040_000)] {

@@ -143,9 +143,28 @@ private let now = Instant(seconds: 1_700_000_000)
             response,
             environmentIsExplicit: true,
             topicIsExplicit: true,
-            at: now
+            at: Instant(milliseconds: 1_732_199_045_123)
         )
         #expect(answer.answer.outcome == .unregistered(since: 1_732_199_045_123))
+    }
+
+    @Test(
+        "A time that cannot be when the token died says nothing: dead since this answer",
+        arguments: [
+            "1732199045123000000", "9223372036854775807", "9300000000000000", "1e300",
+            "123456789012345678901234567890", "-1", "-9223372036854775808", "0", "1732199045123.5",
+            #""1732199045123""#, "null", "{}", "1790000060001",
+        ]
+    )
+    func strangeTimestamp(_ number: String) {
+        let body = #"{"reason":"Unregistered","timestamp":\#(number)}"#
+        let answer = APNsAnswer.classify(
+            HTTPResponse(status: 410, body: Array(body.utf8)),
+            environmentIsExplicit: true,
+            topicIsExplicit: true,
+            at: Instant(milliseconds: 1_790_000_000_000)
+        )
+        #expect(answer.answer.outcome == .unregistered(since: nil))
     }
 
     @Test("A body that is no JSON changes nothing, and Retry-After is honoured")

@@ -138,6 +138,21 @@ import Testing
         #expect(rule.decision(at: time + 90_000) == .waitAndFetch)
     }
 
+    @Test("Numbers of an endpoint at every edge: what it says holds for a day at most")
+    func endpointsNumbers() {
+        let day: Int64 = 86_400_000
+        for number in [Int64.min, -1, 0, 1, 86_400, 86_401, .max / 1000, .max / 1000 + 1, .max] {
+            var rule = AccessTokenRule()
+            _ = rule.decision(at: 0)
+            let outcome = ProviderOutcome.unavailable(retryAfter: .seconds(number))
+            rule.failed(TokenRefusal(outcome: outcome, reason: "503"), at: 0)
+            #expect(rule.decision(at: day) == .waitAndFetch)
+            rule.fetched("a", lifetimeSeconds: Int(number), at: day)
+            #expect(rule.decision(at: day) == .use("a"))
+            #expect(rule.decision(at: day * 40) == .waitAndFetch)
+        }
+    }
+
     @Test("A failed renewal ahead of time leaves the old token in use")
     func failedAhead() {
         var rule = AccessTokenRule()

@@ -97,6 +97,7 @@ struct FCMTests {
             (["aud": "https://example.com/token"], "invalid_grant"),
             (["exp": 1_800_003_601], "invalid_grant"), (["exp": 1_800_000_000], "invalid_grant"),
             (["iat": 1_800_000_301], "invalid_grant"), (["scope": "openid"], "invalid_scope"),
+            (["iat": .integer(.min)], "invalid_grant"), (["exp": .integer(.max)], "invalid_grant"),
         ] as [(JSONObject, String)]
     )
     func refusedGrants(changes: JSONObject, error: String) throws {

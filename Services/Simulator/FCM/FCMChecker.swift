@@ -68,7 +68,7 @@ struct FCMChecker: Sendable {
         guard let issuedAt = claims["iat"]?.integer.map(Int64.init),
             let expiresAt = claims["exp"]?.integer.map(Int64.init),
             expiresAt > now, issuedAt <= now + Self.clockSkew, expiresAt > issuedAt,
-            expiresAt - issuedAt <= 3600
+            issuedAt >= now - 3600, expiresAt <= issuedAt + 3600
         else {
             return OAuthAnswer.error(
                 400,

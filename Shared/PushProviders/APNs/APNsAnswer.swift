@@ -42,7 +42,7 @@ struct APNsAnswer: Equatable {
         let (outcome, reaction) = outcome(
             response.status,
             reason ?? "",
-            timestamp: body?["timestamp"]?.integer.map(Int64.init),
+            timestamp: diedAt(body?["timestamp"], now),
             retryAfter: response.retryAfter(at: now),
             environmentIsExplicit: environmentIsExplicit,
             topicIsExplicit: topicIsExplicit
@@ -56,6 +56,15 @@ struct APNsAnswer: Equatable {
             ),
             reaction: reaction
         )
+    }
+
+    /// When a token died, in milliseconds since 1970. A number that cannot be that (another unit, a
+    /// time to come) must neither kill a token that is registered later nor spare one for ever: then
+    /// it is dead since this answer.
+    private static func diedAt(_ value: JSONValue?, _ now: Instant) -> Int64? {
+        guard let number = value?.integer.map(Int64.init), number > 0, number <= now.milliseconds
+        else { return nil }
+        return number
     }
 
     private static func outcome(

@@ -49,7 +49,7 @@ struct MPNSChannels {
     /// The channel's answer was to be left alone.
     mutating func hold(_ uri: String, for wait: Duration, now: Instant) {
         var channel = channels[uri] ?? Channel()
-        channel.heldUntil = now.adding(milliseconds: Int64(wait / .milliseconds(1)))
+        channel.heldUntil = now.adding(wait)
         remember(uri, channel, now)
     }
 
