@@ -10,7 +10,8 @@ package enum SaveRule: Sendable, Equatable {
     /// Whom a save takes a token or an `installationId` from is deleted: a token is one device.
     case leanCloud
     /// As Parse Server does it (section 10 of the sheet). The id of the caller, who sends it with
-    /// each call, stands in for a missing `installationId` unless the master key came along.
+    /// each call, stands in for a missing `installationId` unless the master key came along: to find
+    /// by, never to be kept, as a device may save others than itself.
     case parse(callerInstallationID: String?, isMaster: Bool)
     /// Azure's installations are found by their id alone; a channel moves to who named it last.
     case azure
@@ -56,7 +57,7 @@ package enum Displacement: Sendable, Equatable {
 }
 
 extension SaveRequest {
-    /// The `installationId` that the save goes by.
+    /// The `installationId` that the save finds by; what it keeps is what the body says.
     package var effectiveInstallationID: String? {
         if let id = keys.installationID { return id }
         guard case .parse(let caller?, isMaster: false) = rule, !caller.isEmpty else { return nil }

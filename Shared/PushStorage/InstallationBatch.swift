@@ -133,9 +133,6 @@ struct InstallationBatch {
         var kept = try save.change(existing)
         kept.app = save.app
         if let existing { kept.objectID = existing.objectID }
-        if kept.installationID == nil, save.request.objectID == nil {
-            kept.installationID = save.request.effectiveInstallationID
-        }
         let keys = Self.keys(of: kept, changedFrom: existing)
         guard save.keys.isSuperset(of: keys) else { return .again(keys) }
 

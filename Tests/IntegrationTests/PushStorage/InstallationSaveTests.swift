@@ -324,16 +324,36 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Parse: a new object of a caller takes the caller's id, and is found by it again")
-    func parseCallersAreKnownAgain() async throws {
+    @Test("Parse: the caller's own id finds an object that names it, and is never stored")
+    func parseCallersAreNotStored() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
             let rule = SaveRule.parse(callerInstallationID: "PHONE", isMaster: false)
-            let first = try await save(["deviceType": "web"], by: rule, in: database)
-            #expect(first.installation.installationID == "phone")
-            let second = try await save(["deviceType": "web"], by: rule, in: database)
-            #expect(!second.created)
-            #expect(second.installation.objectID == first.installation.objectID)
+            // As an app does that saves a list of new objects: one after another, and at once.
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<30 {
+                    group.addTask {
+                        let saved = try await save(
+                            ["deviceType": "ios", "deviceToken": .string("aa\(100 + number)")],
+                            by: rule,
+                            in: database
+                        )
+                        #expect(saved.created)
+                        #expect(saved.installation.installationID == nil)
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await all(database).count == 30)
+            let own = try await save(
+                ["deviceType": "ios", "deviceToken": "bb", "installationId": "phone"],
+                by: rule,
+                in: database
+            )
+            #expect(own.created)
+            let again = try await save(["deviceType": "ios"], by: rule, in: database)
+            #expect(!again.created)
+            #expect(again.installation.objectID == own.installation.objectID)
         }
     }
 
