@@ -278,6 +278,44 @@ extension EndToEndTests {
             }
         }
 
+        @Test("Of gcm and fcmv1 a device is rung by the one that it registered for, and once")
+        func twoFormats() async throws {
+            let hub = try await Hub()
+            var tokens: [String: String] = [:]
+            for platform in ["gcm", "fcm", "fcmV1"] {
+                tokens[platform] = TestEnvironment.unique("fcm-\(platform)-")
+                try await hub.register(platform, tokens[platform] ?? "", tags: ["news"])
+            }
+            // What no client of Azure's registered is of the newer kind, as it is read back.
+            tokens["other"] = TestEnvironment.unique("fcm-other-")
+            _ = try await hub.bench.register([
+                "deviceType": "android", "registrationId": .string(tokens["other"] ?? ""),
+                "channels": ["news"],
+            ])
+            for tag in ["news", ""] {
+                let headers = tag.isEmpty ? [:] : ["ServiceBusNotification-Tags": tag]
+                for (format, body, name) in [
+                    ("gcm", #"{"data":{"format":"gcm"}}"#, "GcmOutcomeCounts"),
+                    ("fcmv1", #"{"message":{"data":{"format":"v1"}}}"#, "FcmV1OutcomeCounts"),
+                ] {
+                    let sent = try await hub.send(format, body, headers: headers)
+                    let details = try await hub.details(try hub.id(sent))
+                    #expect(
+                        details.contains(
+                            "<\(name)><Outcome><Name>Success</Name><Count>2</Count>"
+                        )
+                    )
+                }
+            }
+            for (platform, format) in [
+                ("gcm", "gcm"), ("fcm", "gcm"), ("fcmV1", "v1"), ("other", "v1"),
+            ] {
+                let received = try await hub.bench.simulator.received(for: tokens[platform] ?? "")
+                let formats = received.map { $0.body["message"]?["data"]?["format"]?.string }
+                #expect(formats == [format, format], "\(platform)")
+            }
+        }
+
         @Test("A direct send, and a batch of tokens, need no installation")
         func direct() async throws {
             let hub = try await Hub()

@@ -217,6 +217,38 @@ struct HubInstallationTests {
         )
     }
 
+    @Test("An addition at the end of the list is one more tag, and none is called -")
+    func appendedTags() throws {
+        let kept = try HubInstallation(
+            [
+                "installationId": "i", "platform": "apns", "pushChannel": "a",
+                "tags": ["news"], "templates": ["t": ["body": "{}", "tags": ["x"]]],
+            ],
+            id: "i"
+        )
+        func channel(_ operations: JSONValue...) throws -> HubChannel {
+            try InstallationPatch(.array(operations)).applied(to: kept).channel
+        }
+        for value: JSONValue in ["vip", ["vip"], #"["vip", "news"]"#] {
+            let added: JSONValue = ["op": "add", "path": "/tags/-", "value": value]
+            #expect(try channel(added).tags == ["news", "vip"])
+        }
+        let added: JSONValue = ["op": "add", "path": "/templates/t/tags/-", "value": "y"]
+        #expect(try channel(added).template("t")?.tags == ["x", "y"])
+        // Elsewhere a tag in the path is meant by its text; so is one of that name, to be taken away.
+        let named: JSONValue = ["op": "add", "path": "/tags/vip"]
+        #expect(try channel(named).tags == ["news", "vip"])
+        let wrong: JSONValue = ["op": "add", "path": "/tags", "value": "-"]
+        #expect(try channel(wrong).tags == ["news", "-"])
+        #expect(try channel(wrong, ["op": "remove", "path": "/tags/-"]).tags == ["news"])
+        for refused: JSONValue in [
+            ["op": "add", "path": "/tags/-"],
+            ["op": "replace", "path": "/tags/-", "value": "x"],
+        ] {
+            #expect(throws: AzureError.self) { try channel(refused) }
+        }
+    }
+
     @Test("Templates come as text, and are patched part by part")
     func patchedTemplates() throws {
         let body = #"{"data":{"m":"$(m)"}}"#

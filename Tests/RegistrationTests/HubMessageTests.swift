@@ -43,6 +43,14 @@ struct HubMessageTests {
             #"{"message":{"data":{"a":"b"}}}"#
         )
         #expect(v1.content == .native(["fcm": ["message": ["data": ["a": "b"]]]]))
+        #expect(
+            v1.requests(to: .tags(nil), at: nil, templates: []).map(\.object) == [
+                [
+                    "native": ["fcm": ["message": ["data": ["a": "b"]]]], "platforms": ["fcm"],
+                    "where": ["_azure.platform": ["$nin": ["gcm", "fcm"]]],
+                ]
+            ]
+        )
         let toast = try message(
             ["ServiceBusNotification-Format": "windows", "X-WNS-Tag": "t"],
             "<?xml version=\"1.0\"?><toast/>"

@@ -17,6 +17,20 @@ struct HubMessage: Equatable, Sendable {
             case .template: nil
             }
         }
+
+        /// Which of its platform's installations it is for; `nil`: all. A backend that sends both of
+        /// Google's formats means each device once: who registered for `gcm` (or `fcm`, its later
+        /// name) gets that one, and every other, whichever surface it came by, `fcmv1`, as it is read
+        /// back here.
+        fileprivate var condition: JSONObject? {
+            let legacy = [HubPlatform.gcm, .fcm].map { JSONValue.string($0.rawValue) }
+            let platform = HubTemplate.field + ".platform"
+            return switch self {
+            case .gcm: [platform: ["$in": .array(legacy)]]
+            case .fcmv1: [platform: ["$nin": .array(legacy)]]
+            case .apple, .windows, .windowsphone, .template: nil
+            }
+        }
     }
 
     enum Content: Equatable, Sendable {
@@ -221,6 +235,7 @@ extension HubMessage {
             if case .tokens = audience {
             } else if let platform = format.platform {
                 object["platforms"] = [.string(platform.rawValue)]
+                object["where"] = format.condition.map(JSONValue.object)
             }
             return [Request(source: "\(Self.source)/\(format.rawValue)", object: object)]
         case .properties(let properties):

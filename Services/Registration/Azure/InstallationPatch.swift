@@ -188,8 +188,8 @@ struct InstallationPatch: Equatable, Sendable {
         }
     }
 
-    /// Tags are named by their text, never by an index. One to be taken away that is not there is
-    /// gone already.
+    /// Tags are named by their text, never by an index; what is added at `-`, the end of the list
+    /// (RFC 6902), is named by its value. One to be taken away that is not there is gone already.
     private func apply(
         _ operation: Operation,
         _ path: ArraySlice<String>,
@@ -197,7 +197,7 @@ struct InstallationPatch: Equatable, Sendable {
     ) throws(AzureError) {
         switch (path.first, operation.kind) {
         case (nil, .remove): tags = []
-        case (nil, .add), (nil, .replace):
+        case (nil, .add), (nil, .replace), ("-", .add):
             let named = try self.tags(operation)
             if operation.kind == .replace { tags = [] }
             for tag in named where !tags.contains(tag) { tags.append(tag) }
