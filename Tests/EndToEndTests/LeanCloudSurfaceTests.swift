@@ -309,6 +309,21 @@ extension EndToEndTests {
             expect(created, 201)
             let id = try #require(created.json?["objectId"]?.string)
             #expect(created.header("location")?.hasSuffix("/1.1/installations/\(id)") == true)
+            let outside = String(api.bench.registration.dropFirst("http".count))
+            for (proto, scheme) in [("https", "https"), ("HTTPS , http", "https"), ("x", "http")] {
+                let proxied = try await http(
+                    "POST",
+                    "\(api.bench.registration)/1.1/installations",
+                    headers: api.bench.app.clientHeaders.merging(
+                        ["X-Forwarded-Proto": proto]
+                    ) { $1 },
+                    body: ["deviceType": "ios", "installationId": "behind-a-proxy"]
+                )
+                #expect(
+                    proxied.header("location")?
+                        .hasPrefix(scheme + outside + "/1.1/installations/") == true
+                )
+            }
             #expect(created.json?["badge"] == 2)
             #expect(created.json?["channels"] == ["a", "b"])
             #expect(created.json?["tags"] == [])

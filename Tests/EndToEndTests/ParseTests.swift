@@ -29,6 +29,17 @@ extension EndToEndTests {
                 made.header("location")
                     == "\(parse.bench.registration)/parse/classes/_Installation/\(id)"
             )
+            let proxied = try await http(
+                "POST",
+                "\(parse.bench.registration)/parse/installations",
+                headers: parse.restHeaders.merging(["X-Forwarded-Proto": "https"]) { $1 },
+                body: ["deviceType": "ios", "installationId": "behind-a-proxy"]
+            )
+            let outside = "https" + parse.bench.registration.dropFirst("http".count)
+            #expect(
+                proxied.header("location")?
+                    .hasPrefix(outside + "/parse/classes/_Installation/") == true
+            )
             let read = try await parse.rest("GET", "/installations/\(id)")
             #expect(read.status == 200)
             #expect(read.json?["deviceToken"]?.string == token)
@@ -91,7 +102,10 @@ extension EndToEndTests {
             let caller = UUID().uuidString.lowercased()
             let made = try await parse.package(
                 "/classes/_Installation",
-                ["deviceType": "web", "channels": ["__op": "AddUnique", "objects": ["a"]]],
+                [
+                    "deviceType": "web", "installationId": .string(caller),
+                    "channels": ["__op": "AddUnique", "objects": ["a"]],
+                ],
                 installation: caller
             )
             #expect(made.status == 201)
@@ -137,6 +151,37 @@ extension EndToEndTests {
                 master: true
             )
             #expect(late.status == 404 && late.code == 101, "so that the package posts it anew")
+        }
+
+        @Test("A list of new installations without ids is saved as so many, whoever saves it")
+        func savesOfOthers() async throws {
+            let parse = try await ParseBench()
+            let caller = UUID().uuidString
+            var ids: Set<String> = []
+            for start in [0, 20] {
+                let items = (start..<min(start + 20, 30)).map { number -> JSONValue in
+                    [
+                        "method": "POST", "path": "/parse/classes/_Installation",
+                        "body": [
+                            "deviceType": "ios", "deviceToken": .string(makeAPNsToken()),
+                            "number": JSONValue(number),
+                        ],
+                    ]
+                }
+                let answer = try await parse.package(
+                    "/batch",
+                    ["requests": .array(items)],
+                    installation: caller
+                )
+                ids.formUnion(
+                    answer.json?.array?.compactMap { $0["success"]?["objectId"]?.string } ?? []
+                )
+            }
+            #expect(ids.count == 30)
+            let found = try await parse.master("GET", "/installations", query: ["limit": "100"])
+            let stored = found.json?["results"]?.array ?? []
+            #expect(stored.count == 30)
+            #expect(stored.allSatisfy { $0["installationId"] == nil })
         }
 
         @Test("One phone stays one installation, by Parse's own rules")

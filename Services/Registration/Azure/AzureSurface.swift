@@ -184,14 +184,6 @@ extension Caller {
 }
 
 extension HTTPServerRequest {
-    /// Where this service is reached from outside: the scheme and the host as the caller wrote them,
-    /// or as a proxy that ended TLS says.
-    var outsideBase: String {
-        let proto = header("x-forwarded-proto")?.lowercased()
-        let scheme = proto == "https" || proto == "http" ? proto ?? scheme : scheme
-        return "\(scheme)://\(header("host") ?? "localhost")"
-    }
-
     /// Whether a query parameter is there and not switched off: `?direct` and `?direct=true`.
     func isSwitchedOn(_ name: String) -> Bool {
         guard let value = queryValue(name) else { return false }

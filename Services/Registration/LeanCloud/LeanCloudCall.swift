@@ -14,7 +14,7 @@ struct LeanCloudCall: Sendable {
     var caller: Caller
     /// `X-LC-Prod`.
     var prodHeader: String?
-    /// Scheme and authority, as the caller wrote them.
+    /// Scheme and authority, as they are seen from outside.
     var base = ""
     var isInBatch = false
 

@@ -84,7 +84,7 @@ struct LeanCloudSurface: Sendable {
             call.parameters = incoming.parameters
             call.body = incoming.body
             call.prodHeader = incoming.production
-            call.base = request.base
+            call.base = request.outsideBase
             return withCORS(try await handler(call).response)
         } catch {
             guard let response = LeanCloudSurface.response(to: error) else { throw error }
@@ -225,12 +225,4 @@ func withCORS(_ response: HTTPServerResponse) -> HTTPServerResponse {
     var response = response
     response.headers["access-control-allow-origin"] = "*"
     return response
-}
-
-extension HTTPServerRequest {
-    /// Scheme and authority, as the caller wrote them.
-    var base: String {
-        guard let host = header("host") else { return "" }
-        return "\(scheme)://\(host)"
-    }
 }

@@ -76,7 +76,7 @@ extension ParseSurface {
         return Answer(
             status: 201,
             body: body,
-            location: "\(request.base)/parse/\(place)/\(saved.objectID)"
+            location: "\(request.outsideBase)/parse/\(place)/\(saved.objectID)"
         )
     }
 
