@@ -36,7 +36,8 @@ extension Command {
                         [
                             entry.at.iso8601, entry.actor, entry.address ?? "-",
                             String(entry.status), entry.action,
-                            entry.targets.joined(separator: ", "),
+                            entry.targets.joined(separator: ", ")
+                                + (entry.detail["refusal"]?.string.map { ": \($0)" } ?? ""),
                         ]
                     }
                 )
@@ -88,9 +89,11 @@ extension Command {
         let subject = try subject(arguments)
         let database = try await context.database()
         _ = try await existing(subject.app, database)
+        let unknown = CommandFailure("nothing is stored of this \(subject.kind.rawValue)")
         if arguments.has("--dry-run") {
-            let counts = try await database.erasures.export(subject).counts
-            say(counts, "would be erased", isJSON: arguments.has("--json"))
+            let counts = try await database.erasures.dryRun(subject)
+            guard !counts.isNothing else { throw unknown }
+            say(counts.json, "would be erased", isJSON: arguments.has("--json"))
             return 0
         }
         let receipt = try await database.erasures.erase(
@@ -100,8 +103,10 @@ extension Command {
                 actor: CommandContext.actor,
                 action: "erase",
                 status: 0
-            )
+            ),
+            unknown: Int(unknown.exitCode)
         )
+        guard !receipt.isOfNobody else { throw unknown }
         if arguments.has("--json") {
             Terminal.say(.object(receipt.json))
         } else {
@@ -130,12 +135,13 @@ extension CommandContext {
         return "cli:" + (unsafe String(cString: name))
     }
 
-    /// Writes down what a command has done.
+    /// Writes down what a command has done; or why it did not, and the code that it ends with.
     func audit(
         _ action: String,
         app: String,
         targets: [String] = [],
-        status: Int = 0
+        status: Int32 = 0,
+        refusal: String? = nil
     ) async throws {
         try await bareDatabase().audit.append([
             AuditEntry(
@@ -143,7 +149,8 @@ extension CommandContext {
                 actor: Self.actor,
                 action: action,
                 targets: targets,
-                status: status
+                status: Int(status),
+                detail: refusal.map { ["refusal": .string($0)] } ?? [:]
             )
         ])
     }

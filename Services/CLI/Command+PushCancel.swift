@@ -19,15 +19,22 @@ extension Command {
         guard let push = try await database.pushes.cancel(id) else {
             throw CommandFailure("there is no such push")
         }
-        try await context.audit("push cancel", app: push.app, targets: [push.id])
+        let refusal =
+            push.status == .cancelled
+            ? nil : CommandFailure("the push was over before: \(push.status.rawValue)")
+        try await context.audit(
+            "push cancel",
+            app: push.app,
+            targets: [push.id],
+            status: refusal?.exitCode ?? 0,
+            refusal: refusal?.description
+        )
         if arguments.has("--json") {
             Terminal.say(.object(shownPush(push)))
         } else {
             Terminal.say(summary(of: push))
         }
-        guard push.status == .cancelled else {
-            throw CommandFailure("the push was over before: \(push.status.rawValue)")
-        }
+        if let refusal { throw refusal }
         return 0
     }
 

@@ -23,6 +23,8 @@ package struct ErasureCounts: Equatable, Sendable {
         set { byName[name] = newValue }
     }
 
+    package var isNothing: Bool { byName.values.allSatisfy { $0 == 0 } }
+
     package var json: JSONObject {
         JSONObject(Self.names.map { ($0, JSONValue(self[$0])) })
     }
@@ -39,6 +41,9 @@ package struct ErasureReceipt: Equatable, Sendable {
     /// time: each may still write one delivery down, so an erasure some seconds later is due.
     package var inFlight: Int
     package var at: Instant
+
+    /// Nobody of that name was known.
+    package var isOfNobody: Bool { erased.isNothing && inFlight == 0 }
 
     package var json: JSONObject {
         [
@@ -76,27 +81,30 @@ package struct ErasureStore: Sendable {
     /// - Parameters:
     ///   - subject: Whom.
     ///   - entry: Who wants it and how: the receipt is added, and it is written to the audit.
+    ///   - unknown: The entry's status where nothing was known.
     /// - Returns: The receipt; of nothing but zeros where nothing was known.
     /// - Throws: `StorageError`; then a further call goes on where this one stopped.
     package func erase(
         _ subject: Subject,
-        by entry: AuditEntry
+        by entry: AuditEntry,
+        unknown: Int? = nil
     ) async throws -> ErasureReceipt {
         let names = try await begin(subject, entry)
-        return try await goOn(subject, names, entry)
+        return try await goOn(subject, names, entry, unknown: unknown)
     }
 
     private func goOn(
         _ subject: Subject,
         _ names: SubjectNames,
-        _ entry: AuditEntry
+        _ entry: AuditEntry,
+        unknown: Int? = nil
     ) async throws -> ErasureReceipt {
         let sent = try await inFlight(names, of: subject.app)
         while try await erasePage(of: subject) {}
         let late = try await erase(sent, names, of: subject)
         // Services write their audit a moment later, and may be about to name the subject.
         try await Task.sleep(for: .milliseconds(300))
-        return try await finish(subject, entry, inFlight: late)
+        return try await finish(subject, entry, inFlight: late, unknown: unknown)
     }
 
     /// Finishes one erasure that was cut short: that nobody has worked at for a minute. Any replica
@@ -207,9 +215,7 @@ package struct ErasureStore: Sendable {
                 transaction
             )
             guard let last = page.last else { return false }
-            counts["shards"] += try await Self.forgetBounds(of: page.ids, names, transaction)
-            let affected = page.named.union(page.delivered).sorted()
-            try await Self.clean(affected, names, &counts, transaction)
+            try await Self.clean(page, names, &counts, transaction)
             _ = try await transaction.execute(
                 """
                 UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6, touched_at = clock_timestamp()
@@ -227,7 +233,8 @@ package struct ErasureStore: Sendable {
     private func finish(
         _ subject: Subject,
         _ entry: AuditEntry,
-        inFlight: Int
+        inFlight: Int,
+        unknown: Int?
     ) async throws -> ErasureReceipt {
         try await database.transaction { transaction in
             let found = try await transaction.execute(
@@ -240,24 +247,7 @@ package struct ErasureStore: Sendable {
             )
             let names = try found.first.map { SubjectNames(try $0.json("names")) }
             var counts = ErasureCounts(try found.first?.json("counts").object ?? [:])
-            if let names {
-                counts["outboxRecords"] += try await Self.cleanOutbox(
-                    names,
-                    of: subject.app,
-                    transaction
-                )
-                counts["auditEntries"] += try await transaction.execute(
-                    """
-                    UPDATE audit SET targets = ARRAY(SELECT CASE WHEN t = ANY ($2::text[])
-                        THEN $3 ELSE t END FROM unnest(targets) AS t)
-                    WHERE app = $1 AND targets && $2::text[]
-                    """,
-                    [
-                        .text(subject.app), .textArray(names.texts.sorted()),
-                        .text(Redaction.mark),
-                    ]
-                ).affectedRows
-            }
+            if let names { try await Self.cleanRest(of: subject, names, &counts, transaction) }
             let hash = try await transaction.execute(
                 "SELECT encode(sha256(convert_to($1, 'UTF8')), 'hex') AS subject",
                 [.text("\(subject.app)/\(subject.kind.rawValue)/\(subject.id)")]
@@ -273,10 +263,31 @@ package struct ErasureStore: Sendable {
             var entry = entry
             entry.detail = receipt.json
             entry.at = receipt.at
+            if let unknown, receipt.isOfNobody { entry.status = unknown }
             let (sql, parameters) = AuditStore.insertion(of: [entry])
             _ = try await transaction.execute(sql, parameters)
             return receipt
         }
+    }
+
+    /// What waits for Kafka, and what the audit names.
+    static func cleanRest(
+        of subject: Subject,
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        counts["outboxRecords"] += try await cleanOutbox(names, of: subject.app, transaction)
+        counts["auditEntries"] += try await transaction.execute(
+            """
+            UPDATE audit SET targets = ARRAY(SELECT CASE WHEN t = ANY ($2::text[])
+                THEN $3 ELSE t END FROM unnest(targets) AS t)
+            WHERE app = $1 AND targets && $2::text[]
+            """,
+            [
+                .text(subject.app), .textArray(names.texts.sorted()), .text(Redaction.mark),
+            ]
+        ).affectedRows
     }
 
     /// Who wants an erasure, for the audit of one that others finish.
@@ -289,7 +300,7 @@ package struct ErasureStore: Sendable {
         return .object(object)
     }
 
-    private static func key(_ subject: Subject) -> [PostgresValue] {
+    static func key(_ subject: Subject) -> [PostgresValue] {
         [.text(subject.app), .text(subject.kind.rawValue), .text(subject.id)]
     }
 
@@ -560,6 +571,18 @@ extension ErasureStore {
             """,
             [.uuidArray(pushIDs.sorted()), .textArray(names.objectIDs.sorted())]
         ).affectedRows
+    }
+
+    /// What the pushes of a page hold of the subject.
+    static func clean(
+        _ page: Page,
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        counts["shards"] += try await forgetBounds(of: page.ids, names, transaction)
+        let affected = page.named.union(page.delivered).sorted()
+        try await clean(affected, names, &counts, transaction)
     }
 
     /// The deliveries of some pushes to the subject, and what their requests say of it.

@@ -411,7 +411,20 @@ extension EndToEndTests {
             #expect(nobody.status == 401)
             #expect(nobody.header("www-authenticate")?.hasPrefix("Basic") == true)
 
+            _ = try await eventually("the export is in the audit") {
+                try await bench.stack.carillon("audit", bench.app.id).contains("user/")
+                    ? true : nil
+            }
+            let counted = try await bench.stack.carillon(
+                "erase",
+                bench.app.id,
+                "--identity",
+                "user/ä 1",
+                "--dry-run",
+                "--json"
+            )
             let erased = try await http("DELETE", url, headers: bench.app.masterHeaders)
+            #expect(try JSONValue.parse(counted) == erased.json?["erased"])
             #expect(erased.status == 200)
             #expect(erased.json?["erased"]?["installations"] == 1)
             #expect(erased.json?["erased"]?["deliveries"] == 1)
@@ -442,13 +455,22 @@ extension EndToEndTests {
             )
             #expect(dump == ["0"])
 
-            let words = ["erase", bench.app.id, "--installation", id, "--json"]
-            let again = try await run(
-                Stack.executable("carillon"),
-                words,
-                environment: bench.stack.environment
-            ).successful("erase")
-            #expect(try JSONValue.parse(again)["erased"]?["installations"] == 0)
+            // Of somebody who is not known all say so alike, and erase him again.
+            for words in [["export"], ["erase", "--dry-run"], ["erase"], ["erase", "--json"]] {
+                let again = try await run(
+                    Stack.executable("carillon"),
+                    words + [bench.app.id, "--installation", id],
+                    environment: bench.stack.environment
+                )
+                #expect(again.exit == .status(1), "\(words)")
+                #expect(again.errors.contains("nothing is stored of this installation"))
+                #expect(again.output.isEmpty)
+            }
+            for (method, path) in [("GET", url + "/export"), ("DELETE", url)] {
+                let again = try await http(method, path, headers: credentials)
+                #expect(again.status == 404 && again.header("location") == nil)
+                #expect(again.json?["detail"] == "nothing is stored of this identity")
+            }
             let audit = try await bench.stack.carillon("audit", bench.app.id, "--json")
             #expect(audit.contains(erased.json?["subject"]?.string ?? "?"))
             #expect(!audit.contains("user/"))

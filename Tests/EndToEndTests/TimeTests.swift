@@ -165,6 +165,14 @@ extension EndToEndTests {
             )
             #expect(over.exit == .status(1))
             #expect(over.errors.contains("done"))
+            let audit = try await carillon(bench, "audit", bench.app.id, "--json")
+            let entry = try JSONValue.parse(
+                String(audit.output.split(separator: "\n").first ?? "")
+            )
+            #expect(entry["action"] == "push cancel" && entry["status"] == 1)
+            #expect(entry["detail"]?["refusal"] == "the push was over before: done")
+            let told = try await carillon(bench, "audit", bench.app.id)
+            #expect(told.output.contains("the push was over before: done"))
         }
 
         @Test("Each device gets a device-local push when its own clock shows the time")

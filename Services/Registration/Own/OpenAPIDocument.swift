@@ -55,7 +55,7 @@ enum OpenAPIDocument {
                 "operationId": "eraseInstallation",
                 "parameters": [{"$ref": "#/components/parameters/InstallationId"}],
                 "responses": {
-                  "200": {"description": "The receipt; of zeros where nothing was stored",
+                  "200": {"description": "The receipt: how much went, by kind",
                     "content": {"application/json": {"schema": {"$ref":
                     "#/components/schemas/Receipt"}}}},
                   \(problems(400, 401, 403, 404, 429, 503))
@@ -80,7 +80,7 @@ enum OpenAPIDocument {
                 "operationId": "eraseIdentity",
                 "parameters": [{"$ref": "#/components/parameters/Identity"}],
                 "responses": {
-                  "200": {"description": "The receipt; of zeros where nothing was stored",
+                  "200": {"description": "The receipt: how much went, by kind",
                     "content": {"application/json": {"schema": {"$ref":
                     "#/components/schemas/Receipt"}}}},
                   \(problems(400, 401, 403, 404, 429, 503))

@@ -151,16 +151,17 @@ struct OwnSurface: Sendable {
         guard !found.isEmpty else {
             // Asking for somebody who was erased must not bring his name back into the audit.
             visit.note("sha256:\(subject.digest)")
-            throw HTTPProblem(
-                status: 404,
-                detail: "nothing is stored of this \(subject.kind.rawValue)"
-            )
+            throw Self.unknown(subject)
         }
         return .json(.object(found.json(of: subject, at: .now())))
     }
 
-    /// `DELETE /v1/installations/{id}`, `DELETE /v1/identities/{identity}`: the receipt, of nothing
-    /// but zeros where nothing was stored, as what names a subject may outlive it.
+    private static func unknown(_ subject: Subject) -> HTTPProblem {
+        HTTPProblem(status: 404, detail: "nothing is stored of this \(subject.kind.rawValue)")
+    }
+
+    /// `DELETE /v1/installations/{id}`, `DELETE /v1/identities/{identity}`: the receipt; 404 where
+    /// nothing was stored, not even what may outlive the subject and names it.
     private func erase(
         _ subject: Subject,
         _ visit: Visit,
@@ -174,10 +175,12 @@ struct OwnSurface: Sendable {
                 action: action,
                 address: visit.address,
                 status: 200
-            )
+            ),
+            unknown: 404
         )
         // The receipt is in the audit, and the name must not come back there.
         visit.isWrittenDown = true
+        guard !receipt.isOfNobody else { throw Self.unknown(subject) }
         return .json(.object(receipt.json))
     }
 

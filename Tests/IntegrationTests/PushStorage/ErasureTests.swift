@@ -128,6 +128,15 @@ struct ErasureTests {
             #expect(export.pushes.count == 6)
             #expect(export.auditEntries.count == 1)
 
+            let before = try await tables(holding: mine.objectID, fixture)
+            let counted = try await database.erasures.dryRun(
+                Subject(app: Self.app, .identity, identity)
+            )
+            #expect(try await tables(holding: mine.objectID, fixture) == before)
+            #expect(
+                try await database.installations.find(app: Self.app, objectID: mine.objectID)
+                    == mine
+            )
             let receipt = try await database.erasures.erase(
                 Subject(app: Self.app, .identity, identity),
                 by: Self.entry
@@ -141,6 +150,7 @@ struct ErasureTests {
             #expect(receipt.erased.json["eventKeys"] == 1)
             #expect(receipt.erased.json["auditEntries"] == 1)
             #expect(receipt.inFlight == 0)
+            #expect(counted == receipt.erased, "a dry run counts what the run does")
             for name in [
                 mine.objectID, second.objectID, "device-one", "device-two", tokens[0], tokens[1],
                 tokens[0].uppercased(), "Alice\"",
@@ -237,7 +247,11 @@ struct ErasureTests {
                 Subject(app: Self.app, .identity, "nobody"),
                 by: Self.entry
             )
-            #expect(unknown.erased.byName.values.allSatisfy { $0 == 0 })
+            #expect(unknown.isOfNobody)
+            #expect(
+                try await database.erasures.dryRun(Subject(app: Self.app, .identity, "nobody"))
+                    .isNothing
+            )
         }
     }
 
@@ -265,6 +279,7 @@ struct ErasureTests {
                 """
             )
             let subject = Subject(app: Self.app, .identity, "user-1")
+            let counted = try await database.erasures.dryRun(subject)
             let receipts = try await withThrowingTaskGroup(of: ErasureReceipt.self) { group in
                 for _ in 0..<3 {
                     group.addTask {
@@ -277,6 +292,7 @@ struct ErasureTests {
             for (name, count) in [("installations", 1), ("deliveries", 450), ("pushes", 450)] {
                 let total = receipts.reduce(0) { $0 + ($1.erased.json[name]?.integer ?? 0) }
                 #expect(total == count, "\(name)")
+                #expect(counted.json[name]?.integer == count, "\(name), in a dry run")
             }
             #expect(try await tables(holding: phone.objectID, fixture).isEmpty)
             let open = try await fixture.server.query(
