@@ -18,10 +18,17 @@ extension Command {
             .value("--team-id", "<id>", "10 characters"),
             .value("--certificate-file", "<pem>", "instead of a key, with --private-key-file"),
             .value("--private-key-file", "<pem>", "the certificate's key"),
+            .flag("--default", "the topic of devices and pushes that name none; alone: marks it"),
             json,
         ]
     ) { arguments, context in
         let topic = try arguments.required("--topic")
+        let keyOptions = [
+            "--key-file", "--key-id", "--team-id", "--certificate-file", "--private-key-file",
+        ]
+        if arguments.has("--default"), !keyOptions.contains(where: arguments.has) {
+            return try await makeDefault(topic, arguments, context)
+        }
         let credential = try checked([
             "topic": "--topic", "key": "--key-file", "keyID": "--key-id", "teamID": "--team-id",
             "certificate": "--certificate-file", "privateKey": "--private-key-file",
@@ -155,43 +162,6 @@ extension Command {
         )
     }
 
-    static let credentialsList = Command(
-        words: ["credentials", "list"],
-        summary: "lists the credentials of all apps, or of one, without their secrets",
-        operands: ["app"],
-        options: [json]
-    ) { arguments, context in
-        let database = try await context.database()
-        let app = arguments.operands.first
-        if let app { _ = try await existing(app, database) }
-        let credentials = try await database.credentials.list(app: app)
-        if arguments.has("--json") {
-            Terminal.say(.array(credentials.map { .object(shownCredential($0)) }))
-        } else if credentials.isEmpty {
-            Terminal.say("no credentials yet: carillon credentials set apns|fcm|wns|mpns <app> …")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    credentials.map {
-                        [
-                            $0.app, $0.platform.rawValue, $0.name.isEmpty ? "-" : $0.name,
-                            $0.updatedAt.iso8601, $0.summary.text,
-                        ]
-                    }
-                )
-            )
-        }
-        return 0
-    }
-
-    static func shownCredential(_ credential: StoredCredential) -> JSONObject {
-        [
-            "app": .string(credential.app), "provider": .string(credential.platform.rawValue),
-            "name": .string(credential.name), "summary": .object(credential.summary),
-            "updatedAt": .string(credential.updatedAt.iso8601),
-        ]
-    }
-
     /// A credential that is wrong is told by the option that it came with.
     private static func checked<Credential>(
         _ options: [String: String],
@@ -223,21 +193,55 @@ extension Command {
                 secret.bytes,
                 context: StoredCredential.context(app: app, platform: platform, name: name)
             ),
-            summary: summary
+            summary: summary,
+            isDefault: arguments.has("--default")
         )
-        try await database.credentials.set(credential)
+        let kept = try await database.credentials.set(credential)
         try await context.audit(
             "credentials set",
             app: app,
             targets: ["\(platform.rawValue) \(name)"]
         )
         if arguments.has("--json") {
-            Terminal.say(.object(shownCredential(credential)))
+            Terminal.say(.object(shownCredential(kept)))
         } else {
             let label = name.isEmpty ? "" : " for \(name)"
             Terminal.say(
                 "\(platform.rawValue): kept a credential of \(app)\(label) \(summary.text)"
             )
+            if platform == .apns, !kept.isDefault {
+                Terminal.say(
+                    "devices that name no topic stay with the default; see credentials list"
+                )
+            }
+        }
+        return 0
+    }
+
+    private static func makeDefault(
+        _ topic: String,
+        _ arguments: Arguments,
+        _ context: CommandContext
+    ) async throws -> Int32 {
+        let database = try await context.database()
+        let app = try await existing(try arguments.operand(0, "app"), database).id
+        guard
+            try await database.credentials.makeDefault(app: app, platform: .apns, name: topic)
+        else {
+            throw CommandFailure("\(app) has no apns credential for \(topic)")
+        }
+        try await context.audit(
+            "credentials set",
+            app: app,
+            targets: ["apns \(topic)", "default"]
+        )
+        let all = try await database.credentials.list(app: app)
+        if arguments.has("--json") {
+            for credential in all where credential.platform == .apns && credential.name == topic {
+                Terminal.say(.object(shownCredential(credential)))
+            }
+        } else {
+            Terminal.say("apns: \(topic) is the default topic of \(app)")
         }
         return 0
     }

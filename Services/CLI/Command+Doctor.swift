@@ -173,8 +173,37 @@ private struct Doctor {
             } else {
                 found("app \(app.id)", .ok, "\(own.count) credential(s)")
             }
+            try await examineDevices(of: app.id, own, database)
             guard let keys else { continue }
             for credential in own { examine(credential, keys, providers) }
+        }
+    }
+
+    /// A mistyped topic is a credential in order, and reaches nobody.
+    private mutating func examineDevices(
+        of app: String,
+        _ credentials: [StoredCredential],
+        _ database: PushDatabase
+    ) async throws {
+        let counts: [UnfitInstallations]
+        do {
+            counts = try await database.installations.unfit(app: app, credentials)
+        } catch let error as StorageError where error.isStatementTimeout {
+            return found("devices \(app)", .warning, "are too many to be counted in time")
+        }
+        for unfit in counts where unfit.count > 0 {
+            let reasons = [
+                (unfit.withoutCredential, "there is no credential for their provider"),
+                (unfit.ofOtherTopics, "name a topic that no credential is for"),
+                (unfit.withoutTopic, "name no topic, and none of the credentials is the default"),
+            ].filter { $0.0 > 0 }.map { "\($0.0): \($0.1)" }
+            // One device that names something odd is no failure of the app's; all of them are.
+            let isBroken = unfit.count == unfit.total && unfit.withoutCredential == 0
+            found(
+                "devices \(app) \(unfit.platform.rawValue)",
+                isBroken ? .failed : .warning,
+                "no credential fits \(unfit.count) of \(unfit.total) (\(reasons.joined(separator: "; ")))"
+            )
         }
     }
 
@@ -187,10 +216,7 @@ private struct Doctor {
             "credential \(credential.app) \(credential.platform.rawValue)"
             + (credential.name.isEmpty ? "" : " \(credential.name)")
         do {
-            let opened = try keys.open(credential.sealed, context: credential.context)
-            guard let secret = try JSONValue.parse(opened).object else {
-                throw CommandFailure("what was sealed is no object")
-            }
+            let secret = try credential.opened(by: keys)
             switch credential.platform {
             case .apns: _ = try APNsCredential(secret: secret)
             case .fcm:
@@ -201,8 +227,7 @@ private struct Doctor {
             case .wns: _ = try WNSCredential(secret: secret)
             case .mpns: _ = try MPNSCredential(secret: secret)
             }
-            let end = credential.summary["notAfter"]?.string.flatMap(Instant.init(iso8601:))
-            guard let end else { return found(name, .ok, credential.summary.text) }
+            guard let end = credential.end else { return found(name, .ok, credential.summary.text) }
             let month: Int64 = 30 * 86_400_000
             if end <= .now() {
                 found(name, .failed, "its certificate ended \(end.iso8601)")

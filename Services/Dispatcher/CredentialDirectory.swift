@@ -156,7 +156,7 @@ final class CredentialDirectory: @unchecked Sendable {
         let reason: String
     }
 
-    /// APNs' credentials are by topic: the delivery's own, or the only one there is.
+    /// APNs' credentials are by topic: the delivery's own, else the default, or the only one there is.
     static func choose(
         _ candidates: [StoredCredential],
         topic: String?
@@ -171,12 +171,15 @@ final class CredentialDirectory: @unchecked Sendable {
             }
             return .success(named)
         }
-        guard candidates.count == 1 else {
+        let isOnly = candidates.count == 1
+        guard let meant = isOnly ? first : candidates.first(where: \.isDefault) else {
             return .failure(
-                NoCredential(reason: "several APNs credentials, and no topic that names one")
+                NoCredential(
+                    reason: "several APNs credentials, none is the default, and no topic names one"
+                )
             )
         }
-        return .success(first)
+        return .success(meant)
     }
 
     private func open(_ credential: StoredCredential) throws -> JSONObject {

@@ -338,8 +338,11 @@ private final class MemberRoute {
         health: ProviderHealth,
         room: Int
     ) {
-        positions.reserveCapacity(room)
-        notifications.reserveCapacity(room)
+        // Topics that no credential has are as many as devices care to name.
+        if case .client = way {
+            positions.reserveCapacity(room)
+            notifications.reserveCapacity(room)
+        }
         platform = delivery.device.provider
         environment = delivery.device.environment
         apnsTopic = delivery.apnsTopic

@@ -199,10 +199,8 @@ package final class ProviderDirectory: @unchecked Sendable {
         switch key.provider {
         case .apns: try makeAPNsClient(try APNsCredential(secret: secret), key.environment)
         case .fcm:
-            makeFCMClient(
-                try FCMCredential(secret: secret, tokenHosts: configuration.fcmTokenHosts)
-            )
-        case .wns: makeWNSClient(try WNSCredential(secret: secret))
+            try makeFCMClient(secret)
+        case .wns: try makeWNSClient(secret)
         case .mpns:
             try makeMPNSClient(secret.isEmpty ? nil : try MPNSCredential(secret: secret))
         }
@@ -244,11 +242,18 @@ package final class ProviderDirectory: @unchecked Sendable {
         return source
     }
 
-    private func makeFCMClient(_ credential: FCMCredential) -> any ProviderClient {
+    func makeFCMTokens(_ secret: JSONObject) throws -> (FCMCredential, AccessTokenSource) {
+        let credential = try FCMCredential(secret: secret, tokenHosts: configuration.fcmTokenHosts)
         let timeout = configuration.requestTimeout
         let tokens = AccessTokenSource(through: fcmTokenSlot, clock: clock, log: log) {
             [clock] in try credential.tokenRequest(at: clock(), timeout: timeout)
         }
+        return (credential, tokens)
+    }
+
+    private func makeFCMClient(_ secret: JSONObject) throws -> any ProviderClient {
+        let timeout = configuration.requestTimeout
+        let (credential, tokens) = try makeFCMTokens(secret)
         return FCMClient(
             credential,
             origin: fcmOrigin,
@@ -259,13 +264,17 @@ package final class ProviderDirectory: @unchecked Sendable {
         )
     }
 
-    private func makeWNSClient(_ credential: WNSCredential) -> any ProviderClient {
-        let tokens = AccessTokenSource(through: wnsTokenSlot, clock: clock, log: log) {
+    func makeWNSTokens(_ secret: JSONObject) throws -> AccessTokenSource {
+        let credential = try WNSCredential(secret: secret)
+        return AccessTokenSource(through: wnsTokenSlot, clock: clock, log: log) {
             [configuration] in credential.tokenRequest(configuration)
         }
-        return WNSClient(
+    }
+
+    private func makeWNSClient(_ secret: JSONObject) throws -> any ProviderClient {
+        WNSClient(
             channelHosts: channelHosts,
-            tokens: tokens,
+            tokens: try makeWNSTokens(secret),
             slot: wnsSlot,
             configuration: configuration,
             clock: clock

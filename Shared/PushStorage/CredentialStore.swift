@@ -11,6 +11,9 @@ package struct StoredCredential: Sendable, Equatable {
     package var sealed: [UInt8]
     /// Safe to list: key id, team id, client e-mail, end of validity.
     package var summary: JSONObject
+    /// APNs: its topic is meant where neither an installation nor a push names one. The only
+    /// credential of an app is, whether it is marked or not.
+    package var isDefault: Bool
     package var updatedAt: Instant
 
     package init(
@@ -19,6 +22,7 @@ package struct StoredCredential: Sendable, Equatable {
         name: String,
         sealed: [UInt8],
         summary: JSONObject,
+        isDefault: Bool = false,
         updatedAt: Instant = .now()
     ) {
         self.app = app
@@ -26,6 +30,7 @@ package struct StoredCredential: Sendable, Equatable {
         self.name = name
         self.sealed = sealed
         self.summary = summary
+        self.isDefault = isDefault
         self.updatedAt = updatedAt
     }
 
@@ -44,23 +49,106 @@ package struct CredentialStore: Sendable {
 
     /// Puts a credential in the place of the one of that name, and tells the dispatchers.
     ///
+    /// One that is the default becomes it in the others' place. One that is not changes nothing of
+    /// that: a second topic leaves the devices that name none where they were, with the first.
+    ///
+    /// - Returns: The credential as it is kept: the first of its kind is the default.
     /// - Throws: `StorageError` of kind `database` with SQLSTATE 23503 where there is no such app.
-    package func set(_ credential: StoredCredential) async throws {
-        _ = try await database.execute(
-            """
-            WITH stored AS (
-                INSERT INTO credentials (app, provider, name, sealed, summary)
-                VALUES ($1, $2, $3, $4, $5)
-                ON CONFLICT (app, provider, name) DO UPDATE SET sealed = excluded.sealed,
-                    summary = excluded.summary, updated_at = now()
-                RETURNING app)
-            SELECT pg_notify('\(StorageChannel.credentials.rawValue)', app) FROM stored
-            """,
-            [
-                .text(credential.app), .text(credential.platform.rawValue),
-                .text(credential.name), .bytes(credential.sealed),
-                .json(.object(credential.summary)),
+    @discardableResult
+    package func set(_ credential: StoredCredential) async throws -> StoredCredential {
+        try await database.transaction { transaction in
+            let key: [PostgresValue] = [
+                .text(credential.app), .text(credential.platform.rawValue), .text(credential.name),
             ]
+            // One after another: of two that are set at once, one is the second.
+            _ = try await transaction.execute(
+                "SELECT FROM apps WHERE id = $1 FOR NO KEY UPDATE",
+                [.text(credential.app)]
+            )
+            _ = try await transaction.execute(
+                credential.isDefault
+                    ? """
+                    UPDATE credentials SET is_default = false
+                    WHERE app = $1 AND provider = $2 AND name <> $3 AND is_default
+                    """
+                    : """
+                    UPDATE credentials c SET is_default = true
+                    WHERE app = $1 AND provider = $2 AND name <> $3 AND NOT is_default
+                        AND NOT EXISTS (SELECT FROM credentials o
+                            WHERE o.app = c.app AND o.provider = c.provider AND o.name <> c.name)
+                    """,
+                key
+            )
+            let kept = try await transaction.execute(
+                """
+                INSERT INTO credentials AS c (app, provider, name, sealed, summary, is_default)
+                VALUES ($1, $2, $3, $4, $5, $6 OR NOT EXISTS (
+                    SELECT FROM credentials o WHERE o.app = $1 AND o.provider = $2))
+                ON CONFLICT (app, provider, name) DO UPDATE SET sealed = excluded.sealed,
+                    summary = excluded.summary, is_default = c.is_default OR excluded.is_default,
+                    updated_at = now()
+                RETURNING \(Self.columns)
+                """,
+                key + [
+                    .bytes(credential.sealed), .json(.object(credential.summary)),
+                    .boolean(credential.isDefault),
+                ]
+            )
+            try await tell(credential.app, transaction)
+            return try kept.first.map(Self.credential) ?? credential
+        }
+    }
+
+    /// Makes a credential that is there the default of its kind, and tells the dispatchers.
+    ///
+    /// - Returns: Whether there is one of that name.
+    package func makeDefault(
+        app: String,
+        platform: Platform,
+        name: String
+    ) async throws -> Bool {
+        try await database.transaction { transaction in
+            let changed = try await transaction.execute(
+                """
+                UPDATE credentials SET is_default = (name = $3)
+                WHERE app = $1 AND provider = $2 AND EXISTS (SELECT FROM credentials o
+                    WHERE o.app = $1 AND o.provider = $2 AND o.name = $3)
+                """,
+                [.text(app), .text(platform.rawValue), .text(name)]
+            ).affectedRows
+            try await tell(app, transaction)
+            return changed > 0
+        }
+    }
+
+    /// Takes a credential away, and tells the dispatchers. The only one that is left of its kind is
+    /// the default.
+    ///
+    /// - Returns: Whether there was one.
+    package func remove(app: String, platform: Platform, name: String) async throws -> Bool {
+        try await database.transaction { transaction in
+            let gone = try await transaction.execute(
+                "DELETE FROM credentials WHERE app = $1 AND provider = $2 AND name = $3",
+                [.text(app), .text(platform.rawValue), .text(name)]
+            ).affectedRows
+            _ = try await transaction.execute(
+                """
+                UPDATE credentials c SET is_default = true
+                WHERE app = $1 AND provider = $2 AND NOT is_default
+                    AND NOT EXISTS (SELECT FROM credentials o
+                        WHERE o.app = c.app AND o.provider = c.provider AND o.name <> c.name)
+                """,
+                [.text(app), .text(platform.rawValue)]
+            )
+            try await tell(app, transaction)
+            return gone > 0
+        }
+    }
+
+    private func tell(_ app: String, _ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute(
+            "SELECT pg_notify('\(StorageChannel.credentials.rawValue)', $1)",
+            [.text(app)]
         )
     }
 
@@ -68,24 +156,29 @@ package struct CredentialStore: Sendable {
     package func list(app: String? = nil) async throws -> [StoredCredential] {
         try await database.execute(
             """
-            SELECT app, provider, name, sealed, summary, updated_at FROM credentials
-            WHERE $1::text IS NULL OR app = $1 ORDER BY app, provider, name
+            SELECT \(Self.columns) FROM credentials c WHERE $1::text IS NULL OR app = $1 ORDER BY app, provider, name
             """,
             [.optional(text: app)]
-        ).rows.map { row in
-            let provider = try row.text("provider")
-            guard let platform = Platform(rawValue: provider) else {
-                throw StorageError(.corrupt, "a credential is for the unknown provider \(provider)")
-            }
-            return StoredCredential(
-                app: try row.text("app"),
-                platform: platform,
-                name: try row.text("name"),
-                sealed: try row.bytes("sealed"),
-                summary: try row.json("summary").object ?? [:],
-                updatedAt: try row.instant("updated_at")
-            )
+        ).rows.map(Self.credential)
+    }
+
+    private static let columns =
+        "c.app, c.provider, c.name, c.sealed, c.summary, c.is_default, c.updated_at"
+
+    private static func credential(_ row: PostgresRow) throws -> StoredCredential {
+        let provider = try row.text("provider")
+        guard let platform = Platform(rawValue: provider) else {
+            throw StorageError(.corrupt, "a credential is for the unknown provider \(provider)")
         }
+        return StoredCredential(
+            app: try row.text("app"),
+            platform: platform,
+            name: try row.text("name"),
+            sealed: try row.bytes("sealed"),
+            summary: try row.json("summary").object ?? [:],
+            isDefault: try row.boolean("is_default"),
+            updatedAt: try row.instant("updated_at")
+        )
     }
 }
 

@@ -63,7 +63,8 @@ extension DeliveryStore {
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
         CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
             ELSE p.environment END,
-        i.environment <> '', i.token, i.locale, i.apns_topic, p.lane, \(times.expires), \(times.due)
+        i.environment <> '', i.token, i.locale, \(InstallationTopic.sql(of: "i")), p.lane,
+        \(times.expires), \(times.due)
         """
     }
 

@@ -9,7 +9,7 @@ struct Migration: Sendable {
 
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
-        .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth,
+        .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -368,7 +368,10 @@ extension ShardStore {
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
     ) -> String {
-        let columns = "n.object_id, n.provider, n.environment, n.token, n.locale, n.apns_topic"
+        let columns = """
+            n.object_id, n.provider, n.environment, n.token, n.locale,
+            \(InstallationTopic.sql(of: "n"))
+            """
         guard !shard.templateFields.isEmpty else { return columns }
         parameters.append(.textArray(shard.templateFields))
         return columns + ", " + TemplateValues.sql("$\(parameters.count)::text[]", of: "n")

@@ -7,21 +7,36 @@ import Testing
 
 @Suite("Which credential a delivery leaves with", .timeLimit(.minutes(1)))
 struct CredentialChoiceTests {
-    private func credential(_ platform: Platform, _ name: String = "") -> StoredCredential {
-        StoredCredential(app: "shop", platform: platform, name: name, sealed: [], summary: [:])
+    private func credential(
+        _ platform: Platform,
+        _ name: String = "",
+        isDefault: Bool = false
+    ) -> StoredCredential {
+        StoredCredential(
+            app: "shop",
+            platform: platform,
+            name: name,
+            sealed: [],
+            summary: [:],
+            isDefault: isDefault
+        )
     }
 
     private func name(_ candidates: [StoredCredential], topic: String?) -> String? {
         try? CredentialDirectory.choose(candidates, topic: topic).get().name
     }
 
-    @Test("APNs' is the one of the delivery's topic, else the only one there is")
+    @Test("APNs' is the one of the delivery's topic, else the default, or the only one there is")
     func apns() {
         let shop = credential(.apns, "com.example.shop")
         let news = credential(.apns, "com.example.news")
         #expect(name([shop, news], topic: "com.example.news") == "com.example.news")
         #expect(name([shop], topic: nil) == "com.example.shop")
         #expect(name([shop, news], topic: nil) == nil)
+        let own = credential(.apns, "com.example.own", isDefault: true)
+        #expect(name([news, own, shop], topic: nil) == "com.example.own")
+        #expect(name([news, own, shop], topic: "com.example.shop") == "com.example.shop")
+        #expect(name([news, own, shop], topic: "com.example.none") == nil)
         #expect(name([shop], topic: "com.example.other") == nil)
     }
 

@@ -1,0 +1,15 @@
+/// The APNs topic that an installation says it is of, as its deliveries carry it.
+enum InstallationTopic {
+    /// Its own `apnsTopic`; else `appIdentifier`, the bundle id that Parse's clients send, by which
+    /// Parse Server chooses the credential. Null: its deliveries leave under the push's topic, else
+    /// under the app's default.
+    ///
+    /// - Parameter row: The installation's name in the statement.
+    /// - Returns: An expression, of type `text`.
+    static func sql(of row: String) -> String {
+        """
+        coalesce(nullif(\(row).apns_topic, ''), CASE WHEN \(row).provider = 'apns'
+            THEN nullif(left(\(row).fields->>'appIdentifier', 256), '') END)
+        """
+    }
+}
