@@ -23,6 +23,7 @@ extension ProviderDirectory {
     ///   - platform: Whose provider's.
     ///   - name: APNs: its topic.
     ///   - secret: The opened credential.
+    /// - Returns: What it said; of APNs, in which environments.
     package func check(
         app: String,
         _ platform: Platform,

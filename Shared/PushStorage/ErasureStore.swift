@@ -12,7 +12,7 @@ package struct ErasureCounts: Equatable, Sendable {
         "eventKeys", "shards", "auditEntries",
     ]
 
-    init() {}
+    init() { self.init([:]) }
 
     init(_ json: JSONObject) {
         for name in Self.names { byName[name] = json[name]?.integer ?? 0 }

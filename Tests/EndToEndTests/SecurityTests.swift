@@ -455,11 +455,11 @@ extension EndToEndTests {
             )
             #expect(dump == ["0"])
 
-            // Of somebody who is not known all say so alike, and erase him again.
+            // Of somebody who is not known all say so alike.
             for words in [["export"], ["erase", "--dry-run"], ["erase"], ["erase", "--json"]] {
                 let again = try await run(
                     Stack.executable("carillon"),
-                    words + [bench.app.id, "--installation", id],
+                    words + [bench.app.id, "--installation", "nobody-s"],
                     environment: bench.stack.environment
                 )
                 #expect(again.exit == .status(1), "\(words)")
