@@ -153,10 +153,12 @@ extension DeliveryStore {
                         FROM placed GROUP BY due, part
                     ), inserted AS (
                         INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
-                            expected, due_at, expires_at, zones, zones_excluded, is_paced, members)
+                            expected, due_at, created_at, expires_at, zones, zones_excluded, is_paced,
+                            members)
                         SELECT p.id, known.next + s.place - 1, p.app,
                             (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, '', s.upper,
                             cardinality(s.members), coalesce(s.due, now()),
+                            greatest(s.due, now()),
                             s.due + make_interval(secs => \(lifetime)),
                             CASE WHEN \(isZoned) THEN '{}'::text[] END, \(isZoned), \(isPaced),
                             s.members

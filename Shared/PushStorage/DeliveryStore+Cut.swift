@@ -148,10 +148,11 @@ extension DeliveryStore {
             (
                 """
                 INSERT INTO shards (push_id, shard, app, day, pushed_at, lower_id, upper_id,
-                    is_sparse, expected, due_at, expires_at, zones, zones_excluded, is_paced)
+                    is_sparse, expected, due_at, created_at, expires_at, zones, zones_excluded,
+                    is_paced)
                 SELECT p.id, known.next + i.place - 1, p.app,
                     (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
-                    $5, i.members, coalesce(i.due_at, now()), i.expires_at,
+                    $5, i.members, coalesce(i.due_at, now()), greatest(i.due_at, now()), i.expires_at,
                     CASE WHEN i.zones IS NOT NULL
                         THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded, $10
                 FROM pushes p

@@ -52,7 +52,7 @@ extension DeliveryStore {
 
     static let deliveryColumns = """
         day, push_id, target, app, installation_id, provider, environment, environment_explicit,
-        token, locale, apns_topic, lane, expires_at, due_at, template_values, owner
+        token, locale, apns_topic, lane, expires_at, due_at, created_at, template_values, owner
         """
 
     /// Of an installation `i` and its push `p`: the row of its delivery but for what its placeholders
@@ -64,7 +64,7 @@ extension DeliveryStore {
         CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
             ELSE p.environment END,
         i.environment <> '', i.token, i.locale, \(InstallationTopic.sql(of: "i")), p.lane,
-        \(times.expires), \(times.due)
+        \(times.expires), \(times.due), \(times.begins)
         """
     }
 
@@ -136,7 +136,7 @@ extension DeliveryStore {
                 CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
                     ELSE p.environment END,
                 w.environment <> '', w.token, NULL, NULL, p.lane, \(times.expires),
-                \(times.due), NULL::json, $5::bigint
+                \(times.due), \(times.begins), NULL::json, $5::bigint
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
                 AS w(push_id, provider, token, environment)
             JOIN pushes p ON p.id = w.push_id

@@ -30,6 +30,7 @@ package struct Delivery: Sendable, Equatable {
     package var attempts: Int
     package var unanswered: Int
     package var expiresAt: Instant?
+    /// When it was first due: its age is counted from then, however often it goes back.
     package var createdAt: Instant
     /// Why it is not to be sent at all: its installation was named, and cannot be reached.
     package var suppression: String?

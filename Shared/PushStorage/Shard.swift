@@ -19,7 +19,7 @@ package struct ClaimedShard: Sendable, Equatable {
     package var lane: Int
     /// When nobody wants it any more: the push's, or of a device-local push its members' own.
     package var expiresAt: Instant?
-    /// The push's.
+    /// When its members were first due: the push's own, or of a device-local push theirs.
     package var createdAt: Instant
 
     /// Exclusive; empty: no bound.

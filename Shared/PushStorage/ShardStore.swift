@@ -205,7 +205,7 @@ extension ShardStore {
         FROM taken t WHERE s.push_id = t.push_id AND s.shard = t.shard
         RETURNING s.push_id, s.shard, s.app, s.day::text AS day, s.lower_id, s.upper_id,
             s.is_sparse, s.members IS NOT NULL AS is_chosen, s.zones, s.zones_excluded, s.cursor,
-            s.expected, s.recorded, s.due_at, s.expires_at
+            s.expected, s.recorded, s.created_at, s.expires_at
         """
 
     private struct Push {
@@ -274,9 +274,10 @@ extension ShardStore {
     private static func shard(_ row: PostgresRow, of push: Push) throws -> ClaimedShard {
         let zones = try row.textArrayOrNil("zones")
         let isExclusion = try row.boolean("zones_excluded")
-        // A device-local push was released up to a day before its last devices are due.
+        // A device-local push was released up to 26 hours before its last devices are due. When its
+        // shard was first, and not when it is: that moves with each give-back.
         let createdAt =
-            zones == nil ? push.createdAt : max(push.createdAt, try row.instant("due_at"))
+            zones == nil ? push.createdAt : max(push.createdAt, try row.instant("created_at"))
         return ClaimedShard(
             pushID: push.id,
             shard: try row.integer("shard"),

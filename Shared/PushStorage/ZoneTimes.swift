@@ -51,10 +51,12 @@ struct ZoneFilter: Sendable, Equatable {
     }
 }
 
-/// As SQL, when the row of a device is due, and when it expires.
+/// As SQL, when the row of a device is due, when it expires, and from when its age is counted: a
+/// device-local push is released up to 26 hours before its last devices are due.
 struct RowTimes {
     let due: String
     let expires: String
+    let begins: String
 
     /// - Parameters:
     ///   - zones: Of a device-local push; `nil`: the row is due now, and expires with its push `p`.
@@ -62,10 +64,11 @@ struct RowTimes {
     ///   - parameters: Those of the statement; it may get more.
     init(_ zones: ZoneTimes?, zone: String, _ parameters: inout [PostgresValue]) {
         guard let zones else {
-            (due, expires) = ("now()", "p.expires_at")
+            (due, expires, begins) = ("now()", "p.expires_at", "now()")
             return
         }
         due = zones.due(zone, &parameters)
+        begins = "greatest(\(due), now())"
         parameters.append(.optional(integer: zones.lifetimeSeconds))
         let lifetime = "make_interval(secs => $\(parameters.count)::bigint)"
         expires = "coalesce(\(due) + \(lifetime), p.expires_at)"

@@ -19,14 +19,17 @@ struct LocalTimeTests {
     private func released(
         _ object: JSONObject,
         _ fixture: StorageFixture,
-        shardSize: Int? = 2
+        shardSize: Int? = 2,
+        id: String = "local"
     ) async throws -> NewPush {
         let database = fixture.database
         let session = try await database.sessions.open(name: "planner")
-        let push = try fixture.push("local", object)
+        let push = try fixture.push(id, object)
         let planned = try await database.deliveries.plan(session: session, [push])
         #expect(planned.scheduledPushIDs == [push.id])
-        _ = try await fixture.server.query("update pushes set release_at = now()")
+        _ = try await fixture.server.query(
+            "update pushes set release_at = now() where id = '\(push.id)'"
+        )
         #expect(
             try await database.deliveries.release(session: session).pushes.map(\.id) == [push.id]
         )
@@ -218,6 +221,72 @@ struct LocalTimeTests {
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 2)
             #expect(ledger.targeted == 2)
+        }
+    }
+
+    @Test("A row's age begins when its device is first due, and moves with no give-back")
+    func rowsAge() async throws {
+        try await StorageFixture.run { fixture in
+            var names: [JSONValue] = []
+            for (number, zone) in ["America/New_York", ""].enumerated() {
+                let saved = try await fixture.install(phone(number, zone: zone))
+                names.append(.string(saved.objectID))
+            }
+            let time = "2034-01-15T09:00:00"
+            let named: JSONObject = ["installations": .array(names), "push_time": .string(time)]
+            _ = try await released(named, fixture)
+            _ = try await released(
+                ["tokens": [["platform": "fcm", "token": "one"]], "push_time": .string(time)],
+                fixture,
+                id: "tokens"
+            )
+            let session = try await fixture.database.sessions.open(name: "sender")
+            let deliveries = fixture.database.deliveries
+            for _ in 0..<2 {
+                _ = try await fixture.server.query("update deliveries set due_at = now()")
+                let due = try await deliveries.claimDue(session: session, lane: 0, limit: 10)
+                let begins = Dictionary(
+                    uniqueKeysWithValues: due.map { ($0.device.token, $0.createdAt.iso8601) }
+                )
+                #expect(
+                    begins == [
+                        "ab00": "2034-01-15T14:00:00.000Z", "ab01": "2034-01-15T09:00:00.000Z",
+                        "one": "2034-01-15T09:00:00.000Z",
+                    ]
+                )
+                let later = Instant.now().adding(seconds: 3600)
+                let postponed = due.map {
+                    PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: later)
+                }
+                #expect(
+                    try await deliveries.postpone(session: session, postponed) == due.count
+                )
+            }
+        }
+    }
+
+    @Test(
+        "A shard's age begins when its devices are first due, and moves with no give-back",
+        arguments: [["channels": ["all"]], ["where": ["badge": 0]]] as [JSONObject]
+    )
+    func shardsAge(audience: JSONObject) async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.install(phone(0, zone: "America/New_York"))
+            var object = audience
+            object["push_time"] = "2034-01-15T09:00:00"
+            _ = try await released(object, fixture)
+            let session = try await fixture.database.sessions.open(name: "sender")
+            let store = fixture.database.shards
+            for _ in 0..<2 {
+                _ = try await fixture.server.query("update shards set due_at = now()")
+                let claimed = try await store.claim(session: session, limit: 1, holding: [:])
+                let shard = try #require(claimed.first)
+                let member = try await store.page(shard, after: nil, limit: 1).members.first
+                #expect(shard.createdAt.iso8601 == "2034-01-15T14:00:00.000Z")
+                #expect(member?.createdAt == shard.createdAt)
+                let later = Instant.now().adding(seconds: 3600)
+                try await store.release(session: session, claimed, dueAt: later)
+            }
         }
     }
 
