@@ -171,7 +171,10 @@ let package = Package(
         tests("ServiceKitTests", ["ServiceKit", "Observability"]),
         tests(
             "DispatcherTests",
-            ["Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore", "JSON"]
+            [
+                "Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore",
+                "EventLoop", "JSON",
+            ]
         ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "PushCore", "JSON"]),
         tests("CLITests", ["CLI", "PushCore"]),

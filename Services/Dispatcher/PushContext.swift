@@ -19,6 +19,10 @@ final class PushContext: @unchecked Sendable {
     /// Of a send that fills templates: what its deliveries bring them as.
     private let templateField: String?
     private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
+    /// About how many bytes of memory it takes, with the templates that are rendered so far.
+    private(set) var weightBytes: Int
+    /// Hears of what is rendered later.
+    weak var keeper: PushContexts?
 
     /// Devices that share it share their payload.
     private struct Form: Hashable {
@@ -26,8 +30,14 @@ final class PushContext: @unchecked Sendable {
         /// One of the push's own locales, never a device's; of a send of Azure's, which brings words
         /// alone, the device's template.
         var variant: String?
+
+        func weight(of template: Result<PayloadTemplate, RenderingError>) -> Int {
+            128 + (variant?.weightBytes ?? 0) + ((try? template.get())?.weightBytes ?? 0)
+        }
     }
 
+    /// Of one without content: what all have, and its places in tables.
+    private static let emptyWeight = 1024
     /// Kept at once; languages beyond that are rendered again.
     private static let maximumTemplates = 128
 
@@ -42,7 +52,9 @@ final class PushContext: @unchecked Sendable {
         // The audience was needed to plan, and may be long.
         var request = request
         request?.audience = .tokens([])
+        request?.unknownFields = []
         self.request = request
+        weightBytes = Self.emptyWeight + (request?.contentWeightBytes ?? 0)
         variants = LocaleVariants(request?.data)
         templateField = request?.deviceTemplate?.valueField
         let hasher = SHA256Hasher()
@@ -101,9 +113,18 @@ final class PushContext: @unchecked Sendable {
                 .native(for: platform, send.properties, now: .now())
             return try PayloadTemplate.render(filled, pushID: pushID, for: platform)
         }
-        if templates.count >= Self.maximumTemplates { templates = [:] }
+        if templates.count >= Self.maximumTemplates {
+            grow(by: -templates.reduce(0) { $0 + $1.key.weight(of: $1.value) })
+            templates = [:]
+        }
         templates[form] = rendered
+        grow(by: form.weight(of: rendered))
         return try rendered.get()
+    }
+
+    private func grow(by bytes: Int) {
+        weightBytes += bytes
+        keeper?.grew(self, by: bytes)
     }
 
     /// The payload of one device: what it shares with others, and its own `values`.
@@ -142,37 +163,16 @@ final class PushContext: @unchecked Sendable {
     }
 }
 
-/// The contexts of the pushes that were worked on last. Confined to the dispatcher's loop.
-final class PushContexts: @unchecked Sendable {
-    private static let maximumCount = 2048
-
-    private let database: PushDatabase
-    private var known: [String: PushContext] = [:]
-
-    init(database: PushDatabase) { self.database = database }
-
-    func remember(_ context: PushContext) {
-        if known.count >= Self.maximumCount { known = [:] }
-        known[context.pushID] = context
-    }
-
-    /// The contexts of these pushes. One without a record renders nothing.
-    func load(_ ids: Set<String>) async throws -> [String: PushContext] {
-        var found: [String: PushContext] = [:]
-        var missing: Set<String> = []
-        for id in ids {
-            if let context = known[id] { found[id] = context } else { missing.insert(id) }
+extension PushRequest {
+    /// About how many bytes of memory its content takes, by which its payloads are rendered.
+    fileprivate var contentWeightBytes: Int {
+        let natives = [native.apns, native.fcm, native.wns, native.mpns]
+        let words = (deviceTemplate?.properties ?? [:]).reduce(0) {
+            $0 + 64 + $1.key.weightBytes + $1.value.weightBytes
         }
-        guard !missing.isEmpty else { return found }
-        let records = try await database.pushes.find(missing)
-        for id in missing {
-            // Somebody else may have loaded it meanwhile; its pace is one for all.
-            let context =
-                known[id] ?? records[id].map(PushContext.init)
-                ?? PushContext(pushID: id, eventID: "", request: nil)
-            found[id] = context
-            remember(context)
-        }
-        return found
+        let texts =
+            templateFields + [collapseID, notificationLabel, androidChannel].compactMap(\.self)
+        return (natives + [data]).reduce(words) { $0 + ($1?.weightBytes ?? 0) }
+            + texts.reduce(0) { $0 + 16 + $1.weightBytes }
     }
 }

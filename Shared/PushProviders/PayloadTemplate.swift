@@ -38,6 +38,12 @@ package struct PayloadTemplate: Sendable {
 
     /// Whether devices differ in it at all.
     package var isPersonal: Bool { !points.isEmpty }
+    /// About how many bytes of memory it takes.
+    package var weightBytes: Int {
+        payload.headers.reduce(256 + payload.body.count + points.count * 96) {
+            $0 + 32 + $1.name.weightBytes + $1.value.weightBytes
+        }
+    }
     /// Whether a second copy takes the place of the first on the device.
     package var repeatOverwrites: Bool { payload.repeatOverwrites }
 

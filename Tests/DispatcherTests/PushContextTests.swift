@@ -1,6 +1,8 @@
+import EventLoop
 import JSON
 import PushCore
 import PushProviders
+import PushStorage
 import Testing
 
 @testable import Dispatcher
@@ -46,6 +48,39 @@ struct PushContextTests {
             let body = try context.payload(.apns, values: ["name": .string(name)]).body
             #expect(try JSONValue.parse(body)["aps"]?["alert"]?.string == text)
         }
+    }
+
+    @Test("What is remembered of pushes that are over is weighed: 300 large ones stay in budget")
+    func remembered() async throws {
+        struct Weak {
+            weak var context: PushContext?
+        }
+        let loop = try EventLoop(name: "contexts-test")
+        let uri = "postgres://127.0.0.1:1/nobody"
+        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
+        let contexts = PushContexts(database: database)
+        var all: [Weak] = []
+        for number in 0..<300 {
+            // A tree of small values, which takes more than its text.
+            let rows: [JSONValue] = (0..<20_000).map { .string("\($0)") }
+            let context = PushContext(
+                pushID: "p\(number)",
+                eventID: "e",
+                request: PushRequest(
+                    audience: .installations(.init()),
+                    data: ["alert": "x", "rows": .array(rows)]
+                )
+            )
+            contexts.remember(context)
+            all.append(Weak(context: context))
+        }
+        let kept = all.count { $0.context != nil }
+        #expect((20...140).contains(kept))
+        // Those that were used last.
+        #expect(all.suffix(kept).allSatisfy { $0.context != nil })
+        #expect((1...PushContexts.budgetBytes).contains(contexts.weightBytes))
+        await database.close()
+        await loop.stop()
     }
 
     @Test("A push without a record renders nothing")
