@@ -9,10 +9,13 @@ import ServiceKit
 /// Writes large audiences down, page by page; each page and its cursor in one transaction, so that
 /// a crash repeats nothing and another replica goes on where this one stood (promise 3).
 ///
-/// One push after the other, and those with a condition by a planner of their own: the database may
-/// take long to answer one, and nobody else's push waits for that.
+/// A page at a time: after each the push is nobody's again, and the next page is that of the app whose
+/// turn was longest ago, so that no app's small push waits for another's large ones (promise 8). Those
+/// with a condition have a planner of their own: the database may take long to answer one.
 ///
-/// Authority: the pushes in planning that it claimed; they are nobody's again when the session ends.
+/// Authority: the one push in planning that it claimed, for one page. What is still the session's when
+/// a turn begins was claimed, or should have been given back, by a transaction whose answer was lost:
+/// it is given back first.
 ///
 /// Shutdown: stops between two pages.
 actor AudiencePlanner: ServicePart {
@@ -29,6 +32,10 @@ actor AudiencePlanner: ServicePart {
     /// Members of a shard: enough that its beginning and its end cost little beside it, few enough
     /// that every replica gets some.
     private static let shardSize = 10_000
+    /// Whose turns are remembered.
+    private static let maximumApps = 1000
+    /// How long a transaction may be under way whose connection was lost.
+    private static let uncertainty: Duration = .seconds(10)
     private static let cannotPlan = "audiences cannot be planned"
 
     private let kind: AudienceKind
@@ -38,6 +45,13 @@ actor AudiencePlanner: ServicePart {
     private let onPage: @Sendable () -> Void
     private let planned: Counter
     private let log: Log
+    /// Which turn was the last of each app that had one here.
+    private var turns: [String: Int] = [:]
+    private var turn = 0
+    private var troubles = PlanningTroubles()
+    /// The answer to a transaction was lost: until then, and once after it, there may be a push of ours
+    /// that nobody plans. What was sent to Postgres may be committed a moment later.
+    private var uncertainUntil: ContinuousClock.Instant?
 
     init(
         _ kind: AudienceKind,
@@ -63,9 +77,10 @@ actor AudiencePlanner: ServicePart {
         while !Task.isCancelled {
             do {
                 let wasBusy = try await planNext()
-                trouble.clear(Self.cannotPlan)
                 pause = Pause()
-                if !wasBusy { await bell.wait(atMost: Self.idleWait) }
+                guard !wasBusy else { continue }
+                trouble.clear(Self.cannotPlan)
+                await bell.wait(atMost: Self.idleWait)
             } catch is CancellationError {
                 return
             } catch {
@@ -80,36 +95,75 @@ actor AudiencePlanner: ServicePart {
     /// - Returns: Whether there was a push to plan.
     private func planNext() async throws -> Bool {
         guard let session = await engine.workingSession else { return false }
+        if let until = uncertainUntil {
+            let isOver = ContinuousClock.now >= until
+            try await database.deliveries.releasePlanning(kind, session: session)
+            if isOver { uncertainUntil = nil }
+        }
         guard let push = try await claim(session) else { return false }
+        takeTurn(push.app)
+        if let reason = troubles.failure(of: push.id) {
+            try await fail(push, reason, session: session)
+            return true
+        }
         do {
             if push.request.isDryRun {
                 try await rehearse(push, session: session)
             } else {
-                try await plan(push, session: session)
+                try await planPage(of: push, session: session)
             }
-            return true
         } catch let error as WhereError {
             try await fail(push, "where: \(error.description)", session: session)
-            return true
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is another's, or the push was cancelled meanwhile.
+            troubles.ended(push.id)
             return false
-        } catch let failure as PlanningFailure {
-            try await fail(push, failure.reason, session: session)
-            return true
-        } catch let error as StorageError where !error.isRetryable {
-            try await fail(push, error.description, session: session)
+        } catch let error as StorageError {
+            becomeUncertain()
+            guard error.isRetryable else {
+                try await fail(push, error.description, session: session)
+                return true
+            }
+            // What takes too long is this push's trouble, not this replica's.
+            if !error.isStatementTimeout { trouble.set(Self.cannotPlan) }
+            log.warning(
+                "a page of an audience cannot be planned; its push waits",
+                [.pushID: .string(push.id), .error: .string(error.description)]
+            )
+            if let reason = troubles.add(error, to: push, at: .now) {
+                try await fail(push, reason, session: session)
+            }
             return true
         }
+        trouble.clear(Self.cannotPlan)
+        return true
     }
 
     private func claim(_ session: Int) async throws -> PlanningPush? {
         do {
-            return try await database.deliveries.claimPlanning(kind, session: session)
+            return try await database.deliveries.claimPlanning(
+                kind,
+                session: session,
+                turns: turns,
+                but: troubles.resting(at: .now)
+            )
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return nil
+        } catch {
+            // Whether the claim was committed may not be known.
+            becomeUncertain()
+            throw error
         }
+    }
+
+    private func becomeUncertain() { uncertainUntil = .now + Self.uncertainty }
+
+    /// The app is behind all others now.
+    private func takeTurn(_ app: String) {
+        if turns.count >= Self.maximumApps, turns[app] == nil { turns = [:] }
+        turn += 1
+        turns[app] = turn
     }
 
     private func fail(
@@ -121,84 +175,34 @@ actor AudiencePlanner: ServicePart {
             "a push cannot be planned",
             [.pushID: .string(push.id), .error: .string(reason)]
         )
+        // Until that is written down, the push is ours and in nobody's hands.
+        becomeUncertain()
         try await database.pushes.fail(push.id, error: reason, planner: session)
+        troubles.ended(push.id)
     }
 
-    private func plan(_ push: PlanningPush, session: Int) async throws {
-        var pause = Pause()
-        var total = 0
-        var troubles = PlanningTroubles(of: push)
-        var isCareful = false
-        while !Task.isCancelled {
-            do {
-                let page = try await database.deliveries.planPage(
-                    session: session,
-                    pushID: push.id,
-                    shardSize: Self.shardSize,
-                    looksAt: isCareful ? DeliveryStore.carefulPage : nil
-                )
-                troubles.reset()
-                planned.add(page.inserted)
-                total += page.inserted
-                if page.inserted > 0 { onPage() }
-                guard !page.isFinished else { break }
-            } catch let error as StorageError where error.isRetryable {
-                // The claim is ours as long as the session is.
-                if error.isStatementTimeout { isCareful = true }
-                try await wait(&pause, after: error, &troubles)
-            }
-        }
+    private func planPage(of push: PlanningPush, session: Int) async throws {
+        let page = try await database.deliveries.planPage(
+            session: session,
+            pushID: push.id,
+            shardSize: Self.shardSize,
+            looksAt: troubles.looksAt(push.id),
+            keepsClaim: false
+        )
+        troubles.planned(push.id)
+        planned.add(page.inserted)
+        if page.inserted > 0 { onPage() }
+        guard page.isFinished else { return }
+        troubles.ended(push.id)
         log.info(
             "audience planned",
-            [.pushID: .string(push.id), .app: .string(push.app), .count: .integer(total)]
+            [.pushID: .string(push.id), .app: .string(push.app), .count: .integer(page.total)]
         )
-    }
-
-    /// Tries again what is worth it.
-    private func retrying<Value: Sendable>(
-        _ push: PlanningPush,
-        _ body: () async throws -> Value
-    ) async throws -> Value {
-        var pause = Pause()
-        var troubles = PlanningTroubles(of: push)
-        while true {
-            try Task.checkCancellation()
-            do {
-                return try await body()
-            } catch let error as StorageError where error.isRetryable {
-                try await wait(&pause, after: error, &troubles)
-            }
-        }
-    }
-
-    /// Waits before another try, and, where the connection was lost, until the database answers.
-    ///
-    /// - Throws: `PlanningFailure` where the database fails at this push too often.
-    private func wait(
-        _ pause: inout Pause,
-        after error: StorageError,
-        _ troubles: inout PlanningTroubles
-    ) async throws {
-        // What takes too long is this push's trouble, not this replica's.
-        if !error.isStatementTimeout { trouble.set(Self.cannotPlan) }
-        await pause.wait(on: loop)
-        while troubles.hasCondition, error.sqlState == nil {
-            try Task.checkCancellation()
-            do {
-                _ = try await database.deliveries.nextDue(lane: 0)
-                break
-            } catch let other as StorageError where other.isRetryable {
-                await pause.wait(on: loop)
-            }
-        }
-        try troubles.add(error)
     }
 
     /// Everything but sending: how many of each platform there are, and what one would get.
     private func rehearse(_ push: PlanningPush, session: Int) async throws {
-        let counts = try await retrying(push) {
-            try await database.deliveries.countAudience(push)
-        }
+        let counts = try await database.deliveries.countAudience(push)
         let context = PushContext(pushID: push.id, eventID: "", request: push.request)
         var result: JSONObject = [:]
         for platform in Platform.allCases {
@@ -211,63 +215,13 @@ actor AudiencePlanner: ServicePart {
             }
             result[platform.rawValue] = .object(entry)
         }
-        try await retrying(push) {
-            try await database.deliveries.finishDryRun(
-                session: session,
-                pushID: push.id,
-                result: result
-            )
-        }
+        try await database.deliveries.finishDryRun(
+            session: session,
+            pushID: push.id,
+            result: result
+        )
+        troubles.ended(push.id)
         log.info("dry run", [.pushID: .string(push.id), .app: .string(push.app)])
-    }
-}
-
-/// Errors that a condition may be the cause of, though they could be the database's own: a timeout,
-/// a want of memory, a connection that was lost. Often enough, and the push has to go.
-private struct PlanningTroubles {
-    private static let maximum = 3
-
-    let hasCondition: Bool
-    /// One that goes to people and asks no condition is tried until it succeeds, by smaller parts:
-    /// the database is what keeps it, and half of its audience may have got it.
-    private let mayFail: Bool
-    private var count = 0
-
-    init(of push: PlanningPush) {
-        hasCondition = push.hasCondition
-        mayFail = push.hasCondition || push.request.isDryRun
-    }
-
-    mutating func reset() { count = 0 }
-
-    mutating func add(_ error: StorageError) throws(PlanningFailure) {
-        // A condition may be what the database goes down by.
-        let isOfThePush =
-            error.isStatementTimeout
-            || hasCondition && error.sqlState?.hasPrefix("53") ?? true
-        guard mayFail, isOfThePush else { return }
-        count += 1
-        guard count >= Self.maximum else { return }
-        let subject = hasCondition ? "where: " : ""
-        let reason =
-            error.isStatementTimeout
-            ? "the database takes longer than its statement timeout to ask it of the app's devices"
-            : "the database cannot answer it: \(error.description)"
-        throw PlanningFailure(reason: subject + reason)
-    }
-}
-
-private struct PlanningFailure: Error {
-    let reason: String
-}
-
-extension PlanningPush {
-    fileprivate var hasCondition: Bool {
-        if case .installations(let selectors) = request.audience {
-            selectors.condition != nil
-        } else {
-            false
-        }
     }
 }
 

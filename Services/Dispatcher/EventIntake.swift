@@ -110,15 +110,18 @@ actor EventIntake: ServicePart {
 
     // MARK: Planning
 
-    /// Plans a portion in one transaction, and hands on what may be sent at once.
+    /// Plans a portion, in one transaction where that is possible, and hands on what may be sent at
+    /// once.
     ///
     /// - Returns: The events that Postgres will never take, with the reason; `nil` when a stop came
     ///   first.
     private func plan(
         _ items: [EventBatch.Usable]
     ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
+        var queue = PlanQueue(items)
+        var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         var pause = Pause()
-        while true {
+        while let portion = queue.next {
             guard let session = await engine.currentSession else {
                 guard !(await engine.isStopping) else { return nil }
                 await engine.waitForRoom(in: .direct, count: 1)
@@ -128,31 +131,32 @@ actor EventIntake: ServicePart {
                 let acceptedAt = Instant.now()
                 let result = try await database.deliveries.plan(
                     session: session,
-                    items.map { NewPush($0, acceptedAt: acceptedAt) }
+                    portion.items.map { NewPush($0, acceptedAt: acceptedAt) },
+                    inPages: portion.isInPages
                 )
                 trouble.clear(Self.cannotPlan)
-                await handOn(result, of: items, session: session)
-                return []
+                pause = Pause()
+                queue.planned { result.deferredPushIDs.contains($0.pushID) }
+                await handOn(result, of: portion.items, session: session)
             } catch let error as StorageError where error.kind == .sessionLost {
                 await engine.abandon(session: session)
             } catch let error as StorageError where error.isOfTheValues {
-                // One record's fault must not stop the others: alone each shows itself.
-                guard items.count > 1 else {
-                    let reason = DeadLetterReason(.notStorable, error.description)
-                    return items.map { ($0, reason) }
-                }
-                var refused: [(EventBatch.Usable, DeadLetterReason)] = []
-                for half in [items[..<(items.count / 2)], items[(items.count / 2)...]] {
-                    guard let more = await plan(Array(half)) else { return nil }
-                    refused += more
-                }
-                return refused
+                guard let item = queue.refused() else { continue }
+                refused.append((item, DeadLetterReason(.notStorable, error.description)))
             } catch {
+                if let error = error as? StorageError, error.isStatementTimeout, queue.timedOut() {
+                    log.warning(
+                        "a portion of events takes too long to plan; a smaller one follows",
+                        [.count: .integer(portion.items.count)]
+                    )
+                    continue
+                }
                 guard await holdBack(error, &pause) else { return nil }
                 // Whether the transaction was committed may not be known.
                 await engine.lookForStrays()
             }
         }
+        return refused
     }
 
     private func handOn(
@@ -161,7 +165,7 @@ actor EventIntake: ServicePart {
         session: Int
     ) async {
         planned.add(result.newPushIDs.count)
-        known.add(items.count - result.newPushIDs.count)
+        known.add(items.count - result.newPushIDs.count - result.deferredPushIDs.count)
         plannedDeliveries.add(result.deliveries.count)
         var found: [String: PushContext] = [:]
         for item in items where result.newPushIDs.contains(item.pushID) {

@@ -26,7 +26,6 @@ actor ScheduleReleaser: ServicePart {
     private static let idleWait: Duration = .seconds(5)
     /// What is due and was not released is in another replica's hands just now.
     private static let shortestWait: Duration = .milliseconds(20)
-    private static let batchLimit = 100
     private static let cannotRelease = "scheduled pushes cannot be released"
 
     private let database: PushDatabase
@@ -36,8 +35,7 @@ actor ScheduleReleaser: ServicePart {
     private let log: Log
     private let released: Counter
     private let onRelease: @Sendable () -> Void
-    /// Pushes released at once: one by one from a push that cannot be released until that is found.
-    private var limit = ScheduleReleaser.batchLimit
+    private var troubles = ReleaseTroubles()
 
     /// `onRelease` is called when there may be something to plan, or rows that are due.
     init(
@@ -85,32 +83,50 @@ actor ScheduleReleaser: ServicePart {
         guard let session = await engine.workingSession else { return .milliseconds(250) }
         let batch: ReleasedBatch
         do {
-            batch = try await database.deliveries.release(session: session, limit: limit)
-        } catch let error as UnreleasablePush {
-            // Left alone it would stand before all others for ever.
-            log.error(
-                "a scheduled push cannot be released",
-                [.pushID: .string(error.id), .error: .string(error.cause.description)]
+            batch = try await database.deliveries.release(
+                session: session,
+                limit: troubles.limit,
+                but: troubles.resting(at: .now),
+                inPages: troubles.inPages
             )
-            try await database.pushes.fail(error.id, error: error.cause.description)
-            limit = Self.batchLimit
-            return .zero
-        } catch let error as StorageError where error.isOfTheValues && limit > 1 {
-            limit = 1
+        } catch let error as UnreleasablePush {
+            try await handle(error)
             return .zero
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return .milliseconds(250)
+        } catch let error as StorageError where error.mayBeOfThePush && troubles.shrink() {
+            return .zero
         } catch {
             // Whether the transaction was committed may not be known.
             await engine.lookForStrays()
             throw error
         }
+        troubles.released(batch.pushes.map(\.id), isAll: !batch.isFull)
         if !batch.pushes.isEmpty { await handOn(batch, session: session) }
         if batch.isFull { return .zero }
-        limit = Self.batchLimit
-        let next = try await database.deliveries.untilNextRelease() ?? Self.idleWait
+        let next =
+            try await database.deliveries.untilNextRelease(but: troubles.resting(at: .now))
+            ?? Self.idleWait
         return min(max(next, Self.shortestWait), Self.idleWait)
+    }
+
+    /// Left alone it would stand before all others for ever.
+    private func handle(_ error: UnreleasablePush) async throws {
+        if error.cause.isOfTheValues {
+            log.error(
+                "a scheduled push cannot be released",
+                [.pushID: .string(error.id), .error: .string(error.cause.description)]
+            )
+            try await database.pushes.fail(error.id, error: error.cause.description)
+            troubles.released([error.id], isAll: true)
+            return
+        }
+        log.warning(
+            "a scheduled push cannot be released; it is tried in another way, or later",
+            [.pushID: .string(error.id), .error: .string(error.cause.description)]
+        )
+        troubles.add(error, at: .now)
     }
 
     private func handOn(_ batch: ReleasedBatch, session: Int) async {

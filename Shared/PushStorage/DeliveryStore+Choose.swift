@@ -1,7 +1,7 @@
 import Postgres
 import PushCore
 
-/// Cutting a broadcast that has a condition.
+/// Cutting a broadcast that has a condition, or goes to the devices of an identity that has so many.
 ///
 /// Its members are chosen here, once, and their object ids are written into the shards: what a
 /// condition asks for may change while the push is sent, at times by the push itself (a badge, the
@@ -30,12 +30,12 @@ extension DeliveryStore {
         _ start: PageStart,
         size: Int,
         _ zones: ZoneTimes?,
-        asksIndex: Bool,
+        looksAt most: Int?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
         _ = try await transaction.execute(planByConditionSQL)
-        let limit = size * shardsAtOnce
+        let limit = max(1, min(size * shardsAtOnce, most ?? .max))
         var choice = Choice(
             push: push,
             selectors: selectors,
@@ -43,7 +43,7 @@ extension DeliveryStore {
             size: size,
             zones: zones
         )
-        if asksIndex, start.cursor == nil, try await isIndexed(choice, transaction) {
+        if most == nil, start.cursor == nil, try await isIndexed(choice, transaction) {
             choice.limit = limit
             let (found, page) = try await insert(choice, transaction)
             if found <= limit { return page }

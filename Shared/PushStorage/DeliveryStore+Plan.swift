@@ -12,6 +12,8 @@ package struct PlannedBatch: Sendable {
     package var planningPushIDs: Set<String>
     /// The new pushes that wait for their time.
     package var scheduledPushIDs: Set<String> = []
+    /// Those that were left for another transaction: nothing was done with them.
+    package var deferredPushIDs: Set<String> = []
 }
 
 /// A push whose audience a session is writing down.
@@ -19,27 +21,45 @@ package struct PlanningPush: Sendable, Equatable {
     package var id: String
     package var app: String
     package var request: PushRequest
+
+    package init(id: String, app: String, request: PushRequest) {
+        self.id = id
+        self.app = app
+        self.request = request
+    }
 }
 
 /// What one page of an audience came to.
 package struct PlannedPage: Sendable, Equatable {
     /// Deliveries that are on the books now, due now, and nobody's: rows, or members of shards.
     package var inserted: Int
+    /// With those of the pages before.
+    package var total: Int
     package var isFinished: Bool
 }
 
 extension DeliveryStore {
     /// Devices of one batch that are planned at once; what is more is planned page by page.
     static let directLimit = 10_000
-    /// An identity may have several devices, so fewer of them are taken at once.
+    /// Identities of one batch that are looked up at once.
     static let directIdentityLimit = 1000
 
     /// Makes pushes of a batch of events, all or none: their keys, their records, and the
     /// deliveries of those that name their devices one by one. An event that is known already
     /// changes nothing.
     ///
+    /// - Parameters:
+    ///   - session: Whose the deliveries become.
+    ///   - pushes: In the order in which they came.
+    ///   - inPages: Nothing is planned at once: for those with which that takes too long.
+    /// - Returns: What became of them. Where there are too many devices behind their identities for
+    ///   one transaction, some are left for another.
     /// - Throws: `StorageError` of kind `sessionLost`; then nothing was written.
-    package func plan(session: Int, _ pushes: [NewPush]) async throws -> PlannedBatch {
+    package func plan(
+        session: Int,
+        _ pushes: [NewPush],
+        inPages: Bool = false
+    ) async throws -> PlannedBatch {
         var seen: Set<String> = []
         let pushes = pushes.filter { seen.insert($0.id).inserted }.sorted { $0.id < $1.id }
         guard !pushes.isEmpty else {
@@ -47,9 +67,13 @@ extension DeliveryStore {
         }
         return try await database.transaction { transaction in
             try await Self.holdByIndex(session, transaction)
-            let fresh = try await Self.insertKeys(pushes, transaction)
+            let members =
+                inPages ? nil : try await Self.countMembers(of: pushes, transaction)
+            let (now, later) = members?.firstPortion(of: pushes) ?? (pushes, [])
+            let fresh = try await Self.insertKeys(now, transaction)
             var audience = DirectAudience(
                 fresh.filter { $0.releaseAt == nil },
+                members,
                 limit: Self.directLimit,
                 identityLimit: Self.directIdentityLimit
             )
@@ -71,7 +95,8 @@ extension DeliveryStore {
                 newPushIDs: new,
                 deliveries: deliveries,
                 planningPushIDs: audience.paged,
-                scheduledPushIDs: Set(scheduled.map(\.id))
+                scheduledPushIDs: Set(scheduled.map(\.id)),
+                deferredPushIDs: Set(later.map(\.id))
             )
         }
     }
@@ -81,43 +106,6 @@ extension DeliveryStore {
         _ transaction: PostgresTransaction
     ) async throws {
         _ = try await transaction.execute("SELECT pg_notify('\(channel.rawValue)', '')")
-    }
-
-    /// Takes the next push whose audience is to be written down; of one kind, or of any. A push
-    /// that only speaks of a condition may count as one that has it.
-    package func claimPlanning(
-        _ kind: AudienceKind? = nil,
-        session: Int
-    ) async throws -> PlanningPush? {
-        try await database.transaction { transaction in
-            try await SessionStore.hold(session, transaction)
-            let claimed = try await transaction.execute(
-                """
-                UPDATE pushes SET planner = $1, updated_at = now() WHERE id = (
-                    SELECT id FROM pushes WHERE is_planning AND planner IS NULL
-                        AND ($2::boolean IS NULL
-                            OR $2 = (request::text ~ '"(where|cql|tags)"'))
-                    ORDER BY lane, created_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-                RETURNING id, app, request
-                """,
-                [.integer(session), kind.map { .boolean($0 == .conditional) } ?? .null]
-            )
-            guard let row = claimed.first else { return nil }
-            do {
-                return try Self.planningPush(row)
-            } catch let error as StorageError where error.kind == .corrupt {
-                // Left alone it would stand before all others for ever.
-                _ = try await transaction.execute(
-                    """
-                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
-                        updated_at = now(), finished_at = now()
-                    WHERE id = $1
-                    """,
-                    [.uuid(try row.uuid("id")), .text(error.description)]
-                )
-                return nil
-            }
-        }
     }
 
     /// Writes the next page of an audience down and moves the cursor, in one transaction. The
@@ -131,6 +119,7 @@ extension DeliveryStore {
     ///   - shardSize: Members of a shard; `nil`: rows for everyone.
     ///   - looksAt: After a page that took too long: how many of the app's installations a statement
     ///     looks at, whatever it finds there; `nil`: as many as it takes.
+    ///   - keepsClaim: Whether the push stays the session's where it is not finished.
     /// - Returns: What the page came to.
     /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
     package func planPage(
@@ -138,13 +127,14 @@ extension DeliveryStore {
         pushID: String,
         limit: Int = 5000,
         shardSize: Int? = nil,
-        looksAt: Int? = nil
+        looksAt: Int? = nil,
+        keepsClaim: Bool = true
     ) async throws -> PlannedPage {
         try await database.transaction { transaction in
             try await SessionStore.hold(session, transaction)
             let found = try await transaction.execute(
                 """
-                SELECT id, app, request, cursor, planned_until, release_at FROM pushes
+                SELECT id, app, request, lane, cursor, planned_until, release_at FROM pushes
                 WHERE id = $1 AND planner = $2 AND status = 'planning'
                 """,
                 [.uuid(pushID), .integer(session)]
@@ -154,8 +144,9 @@ extension DeliveryStore {
             let start = PageStart(
                 cursor: try row.textOrNil("cursor"),
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
-                limit: max(1, limit)
+                limit: max(1, min(limit, looksAt.map { $0 / 100 } ?? limit))
             )
+            let isLarge = try row.integer("lane") > 0 || looksAt != nil
             let zones = try await database.zoneTimes(
                 of: push.request,
                 releasedAt: try row.instantOrNil("release_at"),
@@ -166,14 +157,14 @@ extension DeliveryStore {
             case .tokens(let tokens):
                 page = try await Self.insertTokenPage(push, tokens, start, zones, transaction)
             case .installations(let selectors):
-                if let shardSize, !selectors.isDirect, selectors.condition != nil {
+                if let shardSize, selectors.isChosen(isLarge: isLarge) {
                     page = try await Self.choose(
                         push,
                         selectors,
                         start,
                         size: max(1, shardSize),
                         zones,
-                        asksIndex: looksAt == nil,
+                        looksAt: looksAt,
                         transaction
                     )
                 } else if let shardSize, !selectors.isDirect {
@@ -197,7 +188,7 @@ extension DeliveryStore {
                 """
                 UPDATE pushes SET targeted = targeted + $2, pending = pending + $2,
                     cursor = coalesce($3, cursor), open_shards = open_shards + $5,
-                    planner = CASE WHEN $4 THEN NULL ELSE planner END,
+                    planner = CASE WHEN $4 OR NOT $7 THEN NULL ELSE planner END,
                     status = CASE WHEN NOT $4 THEN status
                         WHEN pending + $2 = 0 AND open_shards + $5 = 0 THEN 'done'
                         ELSE 'sending' END,
@@ -205,14 +196,20 @@ extension DeliveryStore {
                         THEN now() END,
                     updated_at = now()
                 WHERE id = $1 AND planner = $6 AND status = 'planning'
+                RETURNING targeted
                 """,
                 [
                     .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
                     .boolean(isFinished), .integer(page.shards), .integer(session),
+                    .boolean(keepsClaim),
                 ]
             )
-            guard changed.affectedRows == 1 else { throw StorageError.sessionLost }
-            return PlannedPage(inserted: page.inserted, isFinished: isFinished)
+            guard let books = changed.first else { throw StorageError.sessionLost }
+            return PlannedPage(
+                inserted: page.inserted,
+                total: try books.integer("targeted"),
+                isFinished: isFinished
+            )
         }
     }
 
@@ -231,11 +228,6 @@ extension DeliveryStore {
             request: request
         )
     }
-}
-
-/// Whether the database has to be asked a condition for it.
-package enum AudienceKind: Sendable {
-    case plain, conditional
 }
 
 // MARK: One transaction's steps
@@ -278,7 +270,7 @@ extension DeliveryStore {
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, targeted, pending,
                 finished_at, notes, lane, expires_at, environment, release_at, schedule_id,
-                planned_until, created_at, updated_at)
+                planned_until, is_conditional, created_at, updated_at)
             SELECT i.id, i.app, i.source, i.event_id, i.request,
                 CASE WHEN i.release_at IS NOT NULL THEN 'scheduled'
                     WHEN i.expected IS NULL THEN 'planning'
@@ -287,12 +279,14 @@ extension DeliveryStore {
                 CASE WHEN i.expected = 0 THEN now() END, i.notes, i.lane, i.expires_at,
                 i.environment, i.release_at,
                 CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
-                date_trunc('milliseconds', now()), now()
+                i.is_conditional, date_trunc('milliseconds', now()), now()
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[], $11::bigint[])
+                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[], $11::bigint[],
+                $12::boolean[])
                 AS i(id, app, source, event_id, request, notes, lane, expires_at, environment,
-                    release_at, expected)
+                    release_at, expected, is_conditional)
             ON CONFLICT (id) DO UPDATE SET status = excluded.status, planned_until = now(),
+                lane = excluded.lane, is_conditional = excluded.is_conditional,
                 targeted = excluded.targeted, pending = excluded.pending,
                 finished_at = excluded.finished_at,
                 release_at = coalesce(excluded.release_at, pushes.release_at),
@@ -305,10 +299,12 @@ extension DeliveryStore {
                 .uuidArray(new.map(\.id)), .textArray(new.map(\.app)),
                 .textArray(new.map(\.eventSource)), .textArray(new.map(\.eventID)),
                 .jsonArray(new.map { .object($0.object) }),
-                .jsonArray(new.map { .object($0.notes) }), .integerArray(new.map(\.lane)),
+                .jsonArray(new.map { .object($0.notes) }),
+                .integerArray(new.map { audience.large.contains($0.id) ? 1 : $0.lane }),
                 .timestampArray(new.map { $0.expiresAt?.microseconds }),
                 .textArray(new.map(\.request.environment.rawValue)),
                 .timestampArray(new.map { $0.releaseAt?.microseconds }), .integerArray(expected),
+                .booleanArray(new.map(\.request.hasCondition)),
             ]
         )
         return Set(try records.rows.map { try $0.uuid("id") })
@@ -423,6 +419,12 @@ extension DeliveryStore {
 }
 
 extension PushRequest.Selectors {
+    /// Whether their members are chosen when the push is planned, and kept with its shards: as an
+    /// answer to the condition, or as an identity may change hands. Others are cut, or become rows.
+    fileprivate func isChosen(isLarge: Bool) -> Bool {
+        isDirect ? identities != nil && isLarge : condition != nil
+    }
+
     /// What an installation `n` has to fulfil, each condition behind an `AND`.
     ///
     /// - Throws: `WhereError` for a condition over what is not kept.

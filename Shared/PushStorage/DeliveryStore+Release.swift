@@ -24,6 +24,11 @@ package struct ReleasedBatch: Sendable {
 package struct UnreleasablePush: Error {
     package var id: String
     package var cause: StorageError
+
+    package init(id: String, cause: StorageError) {
+        self.id = id
+        self.cause = cause
+    }
 }
 
 /// Scheduled pushes: each is released once, by whoever comes first.
@@ -32,18 +37,35 @@ extension DeliveryStore {
     /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
     /// another's business, and skipped by everyone else meanwhile; so it is released once.
     ///
-    /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released. `UnreleasablePush`
-    ///   where there was one alone, and Postgres refuses its values.
-    package func release(session: Int, limit: Int = 100) async throws -> ReleasedBatch {
+    /// - Parameters:
+    ///   - session: Whose the deliveries become.
+    ///   - limit: Pushes of one transaction.
+    ///   - resting: Pushes that are left alone for now.
+    ///   - inPages: Pushes of which nothing is planned at once: that takes too long.
+    /// - Returns: What was released, and what is to be sent at once.
+    /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released.
+    ///   `UnreleasablePush` where there was one alone, and Postgres refuses it, or takes too long.
+    package func release(
+        session: Int,
+        limit: Int = 100,
+        but resting: [String] = [],
+        inPages: Set<String> = []
+    ) async throws -> ReleasedBatch {
         try await database.transaction { transaction in
             try await Self.planByIndex(transaction)
             try await SessionStore.hold(session, transaction)
-            let rows = try await Self.takeDue(limit: max(1, limit), transaction)
+            let rows = try await Self.takeDue(limit: max(1, limit), but: resting, transaction)
             do {
-                return try await release(rows, session, isFull: rows.count >= limit, transaction)
+                return try await release(
+                    rows,
+                    session,
+                    isFull: rows.count >= limit,
+                    inPages: inPages,
+                    transaction
+                )
             } catch let error as PostgresError where rows.count == 1 {
                 let cause = StorageError(error)
-                guard cause.isOfTheValues, let id = try rows.first?.uuid("id") else { throw error }
+                guard cause.mayBeOfThePush, let id = try rows.first?.uuid("id") else { throw error }
                 throw UnreleasablePush(id: id, cause: cause)
             }
         }
@@ -51,6 +73,7 @@ extension DeliveryStore {
 
     private static func takeDue(
         limit: Int,
+        but resting: [String],
         _ transaction: PostgresTransaction
     ) async throws -> PostgresRows {
         try await transaction.execute(
@@ -60,12 +83,13 @@ extension DeliveryStore {
                 updated_at = now()
             FROM (SELECT id FROM pushes
                 WHERE is_waiting AND status = 'scheduled' AND release_at <= now()
+                    AND id <> ALL ($2::uuid[])
                 ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
             WHERE p.id = due.id
             RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
                 p.expires_at
             """,
-            [.integer(limit)]
+            [.integer(limit), .uuidArray(resting)]
         ).rows
     }
 
@@ -73,6 +97,7 @@ extension DeliveryStore {
         _ rows: PostgresRows,
         _ session: Int,
         isFull: Bool,
+        inPages: Set<String>,
         _ transaction: PostgresTransaction
     ) async throws -> ReleasedBatch {
         var batch = ReleasedBatch(
@@ -92,15 +117,27 @@ extension DeliveryStore {
                 releasedAt: push.releaseAt,
                 transaction
             )
-            guard let zones else {
+            let isInPages = inPages.contains(push.id)
+            if zones == nil, !isInPages {
                 atOnce.append(push)
                 continue
             }
-            let isPaged = try await Self.planDirect([push], owner: nil, zones, transaction)
-                .isPaged
+            let isPaged = try await Self.planDirect(
+                [push],
+                owner: nil,
+                zones,
+                inPages: isInPages,
+                transaction
+            ).isPaged
             if isPaged { batch.isPlanning = true }
         }
-        let planned = try await Self.planDirect(atOnce, owner: session, nil, transaction)
+        let planned = try await Self.planDirect(
+            atOnce,
+            owner: session,
+            nil,
+            inPages: false,
+            transaction
+        )
         batch.deliveries = planned.deliveries
         if planned.isPaged { batch.isPlanning = true }
         if batch.isPlanning { try await Self.notify(.planning, transaction) }
@@ -109,13 +146,14 @@ extension DeliveryStore {
 
     /// How long it is, by the clock of Postgres, until the next push is to be released; zero where
     /// its time has come, `nil` where there is none.
-    package func untilNextRelease() async throws -> Duration? {
+    package func untilNextRelease(but resting: [String] = []) async throws -> Duration? {
         let row = try await database.execute(
             """
             SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
                 AS seconds
-            FROM pushes WHERE is_waiting AND status = 'scheduled'
-            """
+            FROM pushes WHERE is_waiting AND status = 'scheduled' AND id <> ALL ($1::uuid[])
+            """,
+            [.uuidArray(resting)]
         ).first
         return try row?.doubleOrNil("seconds").map { .milliseconds(Int64(max(0, $0) * 1000)) }
     }
@@ -124,10 +162,12 @@ extension DeliveryStore {
         _ pushes: [NewPush],
         owner: Int?,
         _ zones: ZoneTimes?,
+        inPages: Bool,
         _ transaction: PostgresTransaction
     ) async throws -> (deliveries: [Delivery], isPaged: Bool) {
         let audience = DirectAudience(
             pushes.sorted { $0.id < $1.id },
+            inPages ? nil : try await countMembers(of: pushes, transaction),
             limit: directLimit,
             identityLimit: directIdentityLimit
         )
@@ -138,6 +178,12 @@ extension DeliveryStore {
                 owner: owner,
                 zones: zones,
                 transaction
+            )
+        }
+        if !audience.large.isEmpty {
+            _ = try await transaction.execute(
+                "UPDATE pushes SET lane = 1 WHERE id = ANY ($1::uuid[])",
+                [.uuidArray(audience.large.sorted())]
             )
         }
         return (deliveries, !audience.paged.isEmpty)

@@ -21,6 +21,8 @@ struct DirectAudience {
     private(set) var direct: Set<String> = []
     /// The pushes that are planned page by page.
     private(set) var paged: Set<String> = []
+    /// Those of them that are broadcasts, however they name their devices: they are too many.
+    private(set) var large: Set<String> = []
     /// How many deliveries each of the direct ones comes to where all that it names is there once.
     private(set) var expected: [String: Int] = [:]
     /// What the direct ones do to badges, by push.
@@ -28,12 +30,23 @@ struct DirectAudience {
 
     var isEmpty: Bool { direct.isEmpty }
 
-    init(_ pushes: [NewPush], limit: Int, identityLimit: Int) {
+    /// `members` are those behind the identities; `nil`: all pushes are planned page by page.
+    init(_ pushes: [NewPush], _ members: MemberCounts?, limit: Int, identityLimit: Int) {
+        var total = 0
         for push in pushes {
-            let total = installations.count + identities.count + tokens.count
-            if add(push, room: limit - total, identityRoom: identityLimit - identities.count) {
+            guard let members else {
+                paged.insert(push.id)
+                if !push.request.isDryRun { large.insert(push.id) }
+                continue
+            }
+            let count = Self.devices(of: push.request, members.counts[push.id])
+            if count ?? .max > limit, !push.request.isDryRun { large.insert(push.id) }
+            if let count, count <= limit - total,
+                add(push, identityRoom: identityLimit - identities.count)
+            {
                 direct.insert(push.id)
-                expected[push.id] = installations.count + identities.count + tokens.count - total
+                expected[push.id] = count
+                total += count
                 let changes = push.request.badgeChanges
                 if !changes.isEmpty { badgeChanges[push.id] = changes }
             } else {
@@ -50,9 +63,22 @@ struct DirectAudience {
         tokens.removeAll { !pushIDs.contains($0.pushID) }
         direct.formIntersection(pushIDs)
         paged.formIntersection(pushIDs)
+        large.formIntersection(pushIDs)
     }
 
-    private mutating func add(_ push: NewPush, room: Int, identityRoom: Int) -> Bool {
+    /// How many devices a push names, or are behind the identities that it names; `nil`: more than
+    /// are planned at once.
+    private static func devices(of request: PushRequest, _ members: Int?) -> Int? {
+        switch request.audience {
+        case .tokens(let list): return list.count
+        case .installations(let selectors):
+            if selectors.selectsNobody { return 0 }
+            guard selectors.identities != nil else { return selectors.installations?.count ?? 0 }
+            return members.flatMap { $0 <= MemberCounts.limit ? $0 : nil }
+        }
+    }
+
+    private mutating func add(_ push: NewPush, identityRoom: Int) -> Bool {
         // Counted by the planner, and never a delivery.
         if push.request.isDryRun { return false }
         let template = TemplateValues.joined(push.request)
@@ -61,7 +87,6 @@ struct DirectAudience {
         }
         switch push.request.audience {
         case .tokens(let list):
-            guard list.count <= room else { return false }
             tokens += list.map { Token(pushID: push.id, token: $0) }
             return true
         case .installations(let selectors):
@@ -70,10 +95,9 @@ struct DirectAudience {
             guard selectors.channels == nil, selectors.condition == nil else { return false }
             switch (selectors.installations, selectors.identities) {
             case (let names?, nil):
-                guard names.count <= room else { return false }
                 installations += names.map(named)
             case (nil, let names?):
-                guard names.count <= min(room, identityRoom) else { return false }
+                guard names.count <= identityRoom else { return false }
                 identities += names.map(named)
             case (nil, nil), (.some, .some): return false
             }

@@ -10,6 +10,7 @@ struct Migration: Sendable {
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
         .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
+        .seventeenth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -38,6 +38,12 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
         return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
     }
 
+    /// The database answered, and might answer others: what it was asked to do is what it refuses, or
+    /// takes too long for.
+    package var mayBeOfThePush: Bool {
+        isStatementTimeout || kind == .database && sqlState != nil && !isRetryable
+    }
+
     /// The statement took longer than the database gives it.
     package var isStatementTimeout: Bool { sqlState == "57014" }
 

@@ -1,0 +1,71 @@
+import JSON
+import Postgres
+import PushCore
+
+/// How many devices there are behind the identities that pushes name, as far as that matters: who has
+/// more than `limit` is sent to as a broadcast is, page by page.
+struct MemberCounts {
+    /// Devices behind the identities of one push that are planned at once.
+    static let limit = 1000
+    /// In one transaction.
+    static let together = 2000
+
+    /// By push; none for what names no identities, or too many of them.
+    let counts: [String: Int]
+
+    /// What is planned in one transaction, the first in any case; and the rest.
+    func firstPortion(of pushes: [NewPush]) -> (now: [NewPush], later: [NewPush]) {
+        var (now, later): ([NewPush], [NewPush]) = ([], [])
+        var total = 0
+        for push in pushes {
+            let count = counts[push.id] ?? 0
+            // What is planned page by page costs nothing here.
+            let weight = count <= Self.limit ? count : 0
+            if total + weight > Self.together {
+                later.append(push)
+            } else {
+                total += weight
+                now.append(push)
+            }
+        }
+        return (now, later)
+    }
+}
+
+extension DeliveryStore {
+    /// Counts the devices behind the identities of pushes, each up to one beyond the limit.
+    static func countMembers(
+        of pushes: [NewPush],
+        _ transaction: PostgresTransaction
+    ) async throws -> MemberCounts {
+        var named: [(push: NewPush, identities: [String])] = []
+        for push in pushes {
+            guard case .installations(let selectors) = push.request.audience,
+                let identities = selectors.identities, !selectors.selectsNobody,
+                identities.count <= directIdentityLimit
+            else { continue }
+            named.append((push, identities))
+        }
+        guard !named.isEmpty else { return MemberCounts(counts: [:]) }
+        let rows = try await transaction.execute(
+            """
+            SELECT w.push_id, (
+                SELECT count(*) FROM (
+                    SELECT FROM json_array_elements_text(w.identities) AS n(name)
+                    CROSS JOIN LATERAL (
+                        SELECT FROM installations i
+                        WHERE i.app = w.app AND i.identity = n.name LIMIT $4) found
+                    LIMIT $4) few) AS members
+            FROM unnest($1::uuid[], $2::text[], $3::json[]) AS w(push_id, app, identities)
+            """,
+            [
+                .uuidArray(named.map(\.push.id)), .textArray(named.map(\.push.app)),
+                .jsonArray(named.map { .array($0.identities.map(JSONValue.string)) }),
+                .integer(MemberCounts.limit + 1),
+            ]
+        ).rows
+        var counts: [String: Int] = [:]
+        for row in rows { counts[try row.uuid("push_id")] = try row.integer("members") }
+        return MemberCounts(counts: counts)
+    }
+}

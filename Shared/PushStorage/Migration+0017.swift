@@ -1,0 +1,14 @@
+extension Migration {
+    /// Planning is fair between apps: an index by which their pushes are found one app at a time, and
+    /// of which kind each is, so that nobody has to read its request for that. An older dispatcher
+    /// leaves the latter open, and sorts what the index has.
+    static let seventeenth = Migration(
+        version: 17,
+        oldestUsable: 1,
+        statements: [
+            "ALTER TABLE pushes ADD COLUMN is_conditional boolean",
+            "DROP INDEX pushes_planning",
+            "CREATE INDEX pushes_planning ON pushes (app, lane, created_at) WHERE is_planning",
+        ]
+    )
+}

@@ -1,0 +1,108 @@
+import JSON
+import PushCore
+import PushStorage
+import Testing
+
+@testable import Dispatcher
+
+private let timeout = StorageError(.database, "timeout", isRetryable: true, sqlState: "57014")
+private let refusal = StorageError(.database, "internal error", sqlState: "XX000")
+
+@Suite("What takes too long is tried in another way", .timeLimit(.minutes(1)))
+struct PlanningDecisionTests {
+    @Test("A portion that takes too long is halved, and one event alone is planned page by page")
+    func halves() throws {
+        var queue = PlanQueue([1, 2, 3])
+        var hasAnotherWay = queue.timedOut()
+        #expect(hasAnotherWay)
+        #expect(queue.next?.items == [1])
+        #expect(queue.next?.isInPages == false)
+        hasAnotherWay = queue.timedOut()
+        #expect(hasAnotherWay)
+        #expect(queue.next?.items == [1])
+        #expect(queue.next?.isInPages == true)
+        // Now the database is what is slow.
+        hasAnotherWay = queue.timedOut()
+        #expect(!hasAnotherWay)
+        queue.planned { _ in false }
+        #expect(queue.next?.items == [2, 3])
+        #expect(queue.next?.isInPages == false)
+        queue.planned { $0 == 3 }
+        #expect(queue.next?.items == [3])
+        queue.planned { _ in false }
+        #expect(queue.next == nil)
+    }
+
+    @Test("One event's fault is found by halves, and stops no other")
+    func refused() {
+        var queue = PlanQueue([1, 2, 3, 4])
+        var (planned, refused): ([Int], [Int]) = ([], [])
+        while let portion = queue.next {
+            if portion.items.contains(3) {
+                if let item = queue.refused() { refused.append(item) }
+            } else {
+                planned += portion.items
+                queue.planned { _ in false }
+            }
+        }
+        #expect(planned == [1, 2, 4])
+        #expect(refused == [3])
+    }
+
+    private func push(_ condition: Where? = nil) -> PlanningPush {
+        let audience = PushRequest.Audience.installations(.init(condition: condition))
+        return PlanningPush(id: "p", app: "a", request: PushRequest(audience: audience))
+    }
+
+    @Test(
+        "An audience that takes too long is asked by smaller and smaller parts, and rests between"
+    )
+    func smallerPages() {
+        var troubles = PlanningTroubles()
+        let now = ContinuousClock.now
+        var sizes: [Int?] = [troubles.looksAt("p")]
+        for _ in 0..<5 {
+            let failure = troubles.add(timeout, to: push(), at: now)
+            #expect(failure == nil)
+            sizes.append(troubles.looksAt("p"))
+        }
+        #expect(sizes == [nil, 200_000, 20_000, 2000, 200, 200])
+        #expect(troubles.resting(at: now) == ["p"])
+        #expect(troubles.resting(at: now + .seconds(60)).isEmpty)
+        troubles.planned("p")
+        #expect(troubles.looksAt("p") == 400)
+        troubles.ended("p")
+        #expect(troubles.looksAt("p") == nil)
+    }
+
+    @Test("A condition that the database cannot answer three times in a row ends its push")
+    func conditionFails() throws {
+        var troubles = PlanningTroubles()
+        let asked = push(try Where.parse(["badge": 1]))
+        let failures = (0..<3).map { _ in troubles.add(timeout, to: asked, at: .now) }
+        #expect(failures.prefix(2).allSatisfy { $0 == nil })
+        #expect(failures.last??.hasPrefix("where: ") == true)
+        // Until that is written down.
+        #expect(troubles.failure(of: "p") != nil)
+    }
+
+    @Test("A scheduled push that cannot be released is found, and stops no other")
+    func release() {
+        var troubles = ReleaseTroubles()
+        #expect(troubles.limit == 100)
+        while troubles.shrink() {}
+        #expect(troubles.limit == 1)
+        let now = ContinuousClock.now
+        troubles.add(UnreleasablePush(id: "p", cause: timeout), at: now)
+        #expect(troubles.inPages == ["p"])
+        #expect(troubles.resting(at: now).isEmpty)
+        troubles.add(UnreleasablePush(id: "p", cause: timeout), at: now)
+        #expect(troubles.resting(at: now) == ["p"])
+        #expect(troubles.resting(at: now + .seconds(2)).isEmpty)
+        troubles.add(UnreleasablePush(id: "q", cause: refusal), at: now)
+        #expect(troubles.resting(at: now).contains("q"))
+        troubles.released(["p"], isAll: true)
+        #expect(troubles.inPages.isEmpty)
+        #expect(troubles.limit == 100)
+    }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// One app's floods, and another app's phone beside them.
+    @Suite("A neighbour's flood holds nobody up", .serialized, .timeLimit(.minutes(3)))
+    struct NeighbourTests {
+        private func populate(
+            _ app: Stack.App,
+            _ count: Int,
+            identity: String,
+            on stack: Stack
+        ) async throws {
+            _ = try await stack.database.query(
+                """
+                insert into installations (app, object_id, device_type, provider, token,
+                    token_hash, environment, apns_topic, identity, channels, token_updated_at,
+                    created_at)
+                select '\(app.id)', lpad(to_hex(n), 24, '0'), 'ios', 'apns', token,
+                    sha256(convert_to(token, 'UTF8')), 'production', '\(app.bundleID)',
+                    '\(identity)', array['all'], now() - interval '1 h', now() - interval '1 h'
+                from (select n, encode(sha256(convert_to('\(app.id)' || n, 'UTF8')), 'hex')
+                    as token from generate_series(1, \(count)) n) phones
+                """
+            )
+        }
+
+        private func token(_ app: Stack.App, _ number: Int, on stack: Stack) async throws -> String
+        {
+            let rows = try await stack.database.query(
+                """
+                select token from installations
+                where app = '\(app.id)' and object_id = lpad(to_hex(\(number)), 24, '0')
+                """
+            )
+            return try #require(rows.first)
+        }
+
+        private func count(_ question: String, on stack: Stack) async throws -> Int {
+            try #require(try await stack.database.query(question).first.flatMap { Int($0) })
+        }
+
+        private func event(_ app: Stack.App, _ more: JSONObject) -> JSONValue {
+            var request: JSONObject = [
+                "id": .string(TestEnvironment.unique("event-")), "source": "e2e",
+                "app": .string(app.id), "data": ["alert": "Ding dong"],
+            ]
+            for (key, value) in more { request[key] = value }
+            return .object(request)
+        }
+
+        @Test("40 broadcasts of one app are planned in turns with another app's small push")
+        func broadcasts() async throws {
+            try await Stack.with { stack in
+                let (busy, quiet) = (try await stack.makeApp(), try await stack.makeApp())
+                try await populate(busy, 110_000, identity: "all", on: stack)
+                try await populate(quiet, 1, identity: "one", on: stack)
+                let phone = try await token(quiet, 1, on: stack)
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                // A device a second: what is tried is the planning.
+                for _ in 0..<40 { try await stack.send(event(busy, ["pace": 1])) }
+                _ = try await eventually("all are known", within: .seconds(60)) {
+                    let known = try await count(
+                        "select count(*) from pushes where app = '\(busy.id)'",
+                        on: stack
+                    )
+                    return known == 40 ? true : nil
+                }
+                try await stack.send(event(quiet, ["channels": ["all"]]))
+                _ = try await stack.simulator.waitFor(1, for: phone)
+                let unplanned = try await count(
+                    "select count(*) from pushes where app = '\(busy.id)' and is_planning",
+                    on: stack
+                )
+                #expect(unplanned > 0, "the flood was planned first")
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
+        @Test("An identity with 3,000 devices is sent to in shards, each of them once")
+        func identity() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                try await populate(app, 3000, identity: "crowd", on: stack)
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                let request = event(app, ["identities": ["crowd"]])
+                let id = try #require(request["id"]?.string)
+                try await stack.send(request)
+                let push = try await stack.finishedPush(event: id)
+                #expect(push["delivered"]?.integer == 3000)
+                #expect(push.booksBalance)
+                let shards = try await count(
+                    "select count(*) from shards where app = '\(app.id)'",
+                    on: stack
+                )
+                #expect(shards == 1, "it was planned all at once")
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+    }
+}
