@@ -28,6 +28,7 @@ extension EndToEndTests {
         @Test(
             "parse",
             arguments: [
+                "many new installations", "topics",
                 "installations", "queries", "identities", "pushes", "other calls",
             ]
         )
@@ -38,6 +39,7 @@ extension EndToEndTests {
         @Test(
             "@azure/notification-hubs",
             arguments: [
+                "fcm formats", "a tag at the end",
                 "installations", "patches", "formats", "sends", "templates", "schedules",
                 "other calls",
             ]
