@@ -13,7 +13,8 @@ package import Observability
 /// else is ever sent twice.
 ///
 /// Confined to one loop. At the end of a turn the waiting requests are shared out, urgent ones
-/// first, and each connection writes once.
+/// first and by turns among their owners, of whom none gets all streams (`FairShare`), and each
+/// connection writes once.
 ///
 /// Shutdown: `close()` ends every request and leaves nothing registered with the loop;
 /// `closeAfterLast()` takes no new requests and does the same once those inside are through. An
@@ -110,7 +111,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - requests: Urgent ones overtake others that wait for a stream.
-    ///   - owner: Names them for `withdraw`, where several use one pool.
+    ///   - owner: Whose they are, where several share the pool: for `withdraw`, and so that each gets
+    ///     its share.
     ///   - completion: Runs on the loop, once for each index, never before this returns.
     package func send(
         _ requests: consuming HTTP2Requests,
@@ -121,6 +123,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         now = milliseconds
         let batch = RequestTable.Batch(requests.batch, of: owner, completion)
         let terms = requests.terms
+        let number = table.enter(owner)
         for index in terms.indices {
             guard state == .open, table.count < configuration.maximumRequests else {
                 let kind: HTTPTransportError.Kind = state == .open ? .overloaded : .closed
@@ -130,8 +133,9 @@ package final class HTTP2Pool: @unchecked Sendable {
             }
             let due = now + terms[index].milliseconds + tickMilliseconds - 1
             let isUrgent = terms[index].isUrgent
-            table.add(batch, index, isUrgent: isUrgent, due: due / tickMilliseconds)
+            table.add(batch, index, of: number, isUrgent: isUrgent, due: due / tickMilliseconds)
         }
+        table.leave(number)
         turnEnds()
     }
 
@@ -223,16 +227,19 @@ package final class HTTP2Pool: @unchecked Sendable {
         while table.waiting > 0 {
             var best: HTTP2Connection?
             var room = 0
+            var free = 0
             for connection in connections where connection.phase == .open {
-                let free = capacity(connection)
-                if free > room { (best, room) = (connection, free) }
+                let capacity = capacity(connection)
+                free += capacity
+                if capacity > room { (best, room) = (connection, capacity) }
             }
             guard let best else { return }
             let fair = table.waiting / connections.count + 1
             let share = min(room, max(Self.smallestShare, fair))
-            best.rule.sent(at: now)
-            for _ in 0..<share {
-                guard let number = table.next() else { break }
+            for index in 0..<share {
+                // What is left is for others than those who wait.
+                guard let number = table.next(freeStreams: free - index) else { return }
+                if index == 0 { best.rule.sent(at: now) }
                 submit(number, on: best)
             }
         }

@@ -51,6 +51,7 @@ struct RequestTable {
         /// Nil where nobody waits for its end.
         var batch: Batch?
         var index = 0
+        var owner = 0
         /// Negative while it is in line.
         var sentAt: Int64 = -1
         var connection = 0
@@ -64,8 +65,20 @@ struct RequestTable {
         }
     }
 
+    /// One of those whose requests are in here.
+    private struct Owner {
+        var id: ObjectIdentifier?
+        /// How many numbers are taken by its requests, and by who adds some …
+        var numbers = 0
+        /// … and how many of these have a stream.
+        var streams = 0
+    }
+
     private var entries: ContiguousArray<Entry> = []
     private var free: [Int] = []
+    private var owners: ContiguousArray<Owner> = []
+    private var ownerNumbers: [ObjectIdentifier?: Int] = [:]
+    private var freeOwners: [Int] = []
     private var line = WaitingLine()
     private var wheel = DeadlineWheel()
 
@@ -82,26 +95,66 @@ struct RequestTable {
     /// - Parameters:
     ///   - batch: Whose.
     ///   - index: Which of its requests.
+    ///   - owner: What `enter` gave.
     ///   - isUrgent: It overtakes those in line that are not.
     ///   - due: The tick after which nobody waits for it.
-    mutating func add(_ batch: Batch, _ index: Int, isUrgent: Bool, due: Int64) {
-        let number = insert(Entry(batch: batch, index: index, isUrgent: isUrgent), due: due)
-        line.add(number, isUrgent: isUrgent)
+    mutating func add(_ batch: Batch, _ index: Int, of owner: Int, isUrgent: Bool, due: Int64) {
+        let entry = Entry(batch: batch, index: index, owner: owner, isUrgent: isUrgent)
+        line.add(insert(entry, due: due), of: owner, isUrgent: isUrgent)
+    }
+
+    /// Gives an owner the number by which its requests are added, until `leave`.
+    mutating func enter(_ id: ObjectIdentifier?) -> Int {
+        let number = ownerNumber(id)
+        owners[number].numbers += 1
+        return number
+    }
+
+    mutating func leave(_ owner: Int) {
+        owners[owner].numbers -= 1
+        guard owners[owner].numbers == 0 else { return }
+        ownerNumbers[owners[owner].id] = nil
+        freeOwners.append(owner)
+    }
+
+    private mutating func ownerNumber(_ id: ObjectIdentifier?) -> Int {
+        if let known = ownerNumbers[id] { return known }
+        let number = freeOwners.popLast() ?? owners.count
+        if number == owners.count { owners.append(Owner()) }
+        owners[number] = Owner(id: id)
+        ownerNumbers[id] = number
+        return number
     }
 
     private mutating func insert(_ entry: Entry, due: Int64) -> Int {
         let number = free.popLast() ?? entries.count
         if number == entries.count { entries.append(entry) } else { entries[number] = entry }
+        owners[entry.owner].numbers += 1
         wheel.add(number, due: due)
         return number
     }
 
+    /// Nothing has the number any more.
+    private mutating func release(_ number: Int) {
+        let owner = entries[number].owner
+        if entries[number].sentAt >= 0 { owners[owner].streams -= 1 }
+        leave(owner)
+        free.append(number)
+    }
+
     /// Takes the next out of the line, for `started`, `putBack` or `end`.
-    mutating func next() -> Int? {
-        while let number = line.next() {
+    ///
+    /// - Parameter freeStreams: How many streams there are; an owner gets its fair share of them.
+    ///   Requests without an owner have the pool for themselves.
+    /// - Returns: Nil where nobody waits, or nobody who may.
+    mutating func next(freeStreams: Int) -> Int? {
+        while let number = line.next(where: { [owners] owner in
+            owners[owner].id == nil
+                || FairShare.admits(holding: owners[owner].streams, free: freeStreams)
+        }) {
             if entries[number].batch != nil { return number }
             line.passed()
-            free.append(number)
+            release(number)
         }
         return nil
     }
@@ -118,6 +171,7 @@ struct RequestTable {
     }
 
     mutating func started(_ number: Int, connection: Int, stream: Int32, at now: Int64) {
+        if entries[number].sentAt < 0 { owners[entries[number].owner].streams += 1 }
         entries[number].connection = connection
         entries[number].stream = stream
         entries[number].sentAt = now
@@ -132,8 +186,10 @@ struct RequestTable {
     }
 
     mutating func putBack(_ number: Int) {
+        let entry = entries[number]
+        if entry.sentAt >= 0 { owners[entry.owner].streams -= 1 }
         entries[number].sentAt = -1
-        line.putBack(number, isUrgent: entries[number].isUrgent)
+        line.putBack(number, of: entry.owner, isUrgent: entry.isUrgent)
     }
 
     // MARK: Out
@@ -142,7 +198,7 @@ struct RequestTable {
     ///
     /// - Returns: Nil where nobody waited for it.
     mutating func end(_ number: Int) -> Ended? {
-        free.append(number)
+        defer { release(number) }
         return forget(number)
     }
 
@@ -156,7 +212,7 @@ struct RequestTable {
     /// Ends those in line.
     mutating func endWaiting() -> [Ended] {
         var ended: [Ended] = []
-        while let number = next() {
+        while let number = next(freeStreams: .max / 4) {
             if let one = end(number) { ended.append(one) }
         }
         return ended
@@ -217,7 +273,7 @@ struct RequestTable {
             else { continue }
             entries[number].batch = nil
             entry.sentAt = -1
-            line.putBack(insert(entry, due: due), isUrgent: entry.isUrgent)
+            line.putBack(insert(entry, due: due), of: entry.owner, isUrgent: entry.isUrgent)
             moved += 1
         }
         return moved
@@ -226,6 +282,6 @@ struct RequestTable {
     /// Where nothing moves, those that left do not fill the line.
     private mutating func sweep() {
         guard line.hasManyGone else { return }
-        free += line.removeGone { entries[$0].batch == nil }
+        for number in line.removeGone(where: { entries[$0].batch == nil }) { release(number) }
     }
 }

@@ -21,8 +21,9 @@ final class Delivery {
     fileprivate func complete(_ answer: ProviderAnswer) { completion(index, answer) }
 }
 
-/// Urgent deliveries before all others, among either first come, first sent; at most `limit` at once.
-/// Confined to its client's loop.
+/// Urgent deliveries before all others, among either first come, first sent; at most `limit` at once,
+/// and of connections that are shared no more than this client's share. Confined to its client's
+/// loop.
 final class DeliveryQueue {
     /// 1 or more. Raising it starts what waits.
     var limit: Int {
@@ -69,7 +70,14 @@ final class DeliveryQueue {
     private var others = Lane()
     private var isPumping = false
 
-    init(limit: Int) { self.limit = max(1, limit) }
+    private let share: ConnectionShare?
+
+    init(limit: Int, of share: ConnectionShare? = nil) {
+        self.limit = max(1, limit)
+        self.share = share
+    }
+
+    var hasWaiting: Bool { urgent.count + others.count > 0 }
 
     var count: Int { urgent.count + others.count + inFlight }
 
@@ -91,6 +99,7 @@ final class DeliveryQueue {
     func finish(_ delivery: Delivery, _ answer: ProviderAnswer) {
         inFlight -= 1
         delivery.complete(answer)
+        share?.giveBack()
         pump()
         if count == 0 { onEmpty() }
     }
@@ -103,6 +112,7 @@ final class DeliveryQueue {
         } else {
             others.putBack(delivery)
         }
+        share?.giveBack()
         pump()
     }
 
@@ -119,9 +129,17 @@ final class DeliveryQueue {
         guard !isPumping else { return }
         isPumping = true
         defer { isPumping = false }
-        while inFlight < limit, let next = urgent.next() ?? others.next() {
-            inFlight += 1
-            start(next)
-        }
+        while startNext() {}
+        if hasWaiting { share?.wait(self) }
+    }
+
+    /// - Returns: Whether one was started.
+    func startNext() -> Bool {
+        guard inFlight < limit, hasWaiting, share?.take(using: inFlight) ?? true,
+            let next = urgent.next() ?? others.next()
+        else { return false }
+        inFlight += 1
+        start(next)
+        return true
     }
 }

@@ -35,7 +35,7 @@ package struct ProviderConfiguration: Sendable {
     /// HTTP/2 connections of one APNs credential, and to FCM, at most. Each carries as many
     /// requests at once as the provider admits, 1000 at most.
     package var http2Connections = 8
-    /// WNS speaks HTTP/1.1: connections of one credential at once.
+    /// WNS speaks HTTP/1.1: connections of one credential at once. All together have twice as many.
     package var wnsConnections = 64
     /// MPNS too, which may be gone for good: one app's share of the process is small.
     package var mpnsConnections = 16

@@ -62,10 +62,15 @@ package final class ProviderDirectory: @unchecked Sendable {
     private let wnsTokenSlot: ConnectionSlot
     /// For apps without a certificate.
     private let mpnsSlot: ConnectionSlot
+    private let wnsShare: ConnectionShare
+    private let mpnsShare: ConnectionShare
     private var entries: [Key: Entry] = [:]
     private var retired: [any ProviderClient] = []
     private var apnsTokens: [TokenKey: APNsTokenSource] = [:]
     private var uses = 0
+
+    /// Connections that apps share are so many times those of one app.
+    private static let sharing = 2
 
     /// Beyond this many the one that rested longest goes.
     private static let maximumClients = 1000
@@ -101,11 +106,13 @@ package final class ProviderDirectory: @unchecked Sendable {
             on: loop,
             log: log
         )
+        let wnsConnections = configuration.wnsConnections * Self.sharing
+        wnsShare = ConnectionShare(wnsConnections)
         wnsSlot = try ConnectionSlot(
             configuration.transport(
                 channelHosts,
                 version: .http1Only,
-                connections: configuration.wnsConnections
+                connections: wnsConnections
             ),
             on: loop,
             log: log
@@ -119,11 +126,13 @@ package final class ProviderDirectory: @unchecked Sendable {
             on: loop,
             log: log
         )
+        let mpnsConnections = configuration.mpnsConnections * Self.sharing
+        mpnsShare = ConnectionShare(mpnsConnections)
         mpnsSlot = try ConnectionSlot(
             configuration.transport(
                 mpnsHosts,
                 version: .http1Only,
-                connections: configuration.mpnsConnections
+                connections: mpnsConnections
             ),
             on: loop,
             log: log
@@ -276,6 +285,7 @@ package final class ProviderDirectory: @unchecked Sendable {
             channelHosts: channelHosts,
             tokens: try makeWNSTokens(secret),
             slot: wnsSlot,
+            share: wnsShare,
             configuration: configuration,
             clock: clock
         )
@@ -300,6 +310,7 @@ package final class ProviderDirectory: @unchecked Sendable {
         return MPNSClient(
             channelHosts: mpnsHosts,
             slot: slot,
+            share: credential == nil ? mpnsShare : nil,
             isAuthenticated: credential != nil,
             channels: mpnsChannels,
             configuration: configuration,

@@ -11,15 +11,20 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
     (0..<count).map { "\(prefix)\($0)" }
 }
 
+extension WaitingLine {
+    /// Of one owner, who may have any number.
+    fileprivate mutating func next() -> Int? { next { _ in true } }
+}
+
 @Suite("The line for a stream", .timeLimit(.minutes(1))) struct WaitingLines {
     @Test("Urgent ones go first, and those that come back before those that never left")
     func order() {
         var line = WaitingLine()
-        for number in 0..<3 { line.add(number, isUrgent: false) }
-        line.add(10, isUrgent: true)
-        line.add(11, isUrgent: true)
-        line.putBack(20, isUrgent: false)
-        line.putBack(12, isUrgent: true)
+        for number in 0..<3 { line.add(number, of: 0, isUrgent: false) }
+        line.add(10, of: 0, isUrgent: true)
+        line.add(11, of: 0, isUrgent: true)
+        line.putBack(20, of: 0, isUrgent: false)
+        line.putBack(12, of: 0, isUrgent: true)
         #expect(line.live == 7)
         #expect((0..<7).compactMap { _ in line.next() } == [12, 10, 11, 20, 0, 1, 2])
         #expect(line.next() == nil && line.live == 0)
@@ -28,8 +33,8 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
     @Test("However many urgent ones come, every eighth turn is another's")
     func share() {
         var line = WaitingLine()
-        for number in 0..<4 { line.add(number, isUrgent: false) }
-        for number in 100..<130 { line.add(number, isUrgent: true) }
+        for number in 0..<4 { line.add(number, of: 0, isUrgent: false) }
+        for number in 100..<130 { line.add(number, of: 0, isUrgent: true) }
         // The first of the others has been given up: its turn is the next one's.
         line.left()
         var taken: [Int] = []
@@ -42,16 +47,64 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
         #expect(taken == expected)
     }
 
+    @Test("Owners take turns, however many one of them has in line")
+    func turns() {
+        var line = WaitingLine()
+        for number in 0..<1000 { line.add(number, of: 0, isUrgent: true) }
+        for number in 2000..<2003 { line.add(number, of: 7, isUrgent: true) }
+        line.add(3000, of: 2, isUrgent: true)
+        let first = (0..<8).compactMap { _ in line.next() }
+        #expect(first == [0, 2000, 3000, 1, 2001, 2, 2002, 3])
+        #expect(line.next() == 4 && line.live == 995)
+    }
+
+    @Test("An owner that may have no more is passed over, and keeps its place in line")
+    func heldBack() {
+        var line = WaitingLine()
+        for number in 0..<10 { line.add(number, of: 0, isUrgent: true) }
+        for number in 20..<30 { line.add(number, of: 0, isUrgent: false) }
+        line.add(40, of: 1, isUrgent: false)
+        #expect(line.next { $0 == 1 } == 40)
+        #expect(line.next { $0 == 1 } == nil)
+        #expect(line.live == 20)
+        #expect(line.next() == 0)
+    }
+
     @Test("Those that have left make room, wherever in line they were")
     func gone() {
         var line = WaitingLine()
-        for number in 0..<100 { line.add(number, isUrgent: number % 2 == 0) }
+        for number in 0..<100 { line.add(number, of: number % 3, isUrgent: number % 2 == 0) }
         #expect(line.next() == 0 && !line.hasManyGone)
         for _ in 0..<60 { line.left() }
         #expect(line.live == 39 && line.hasManyGone)
         let removed = line.removeGone { $0 < 61 }
         #expect(Set(removed) == Set(1..<61) && line.live == 39 && !line.hasManyGone)
-        #expect(line.next() == 62)
+        let rest = (0..<39).compactMap { _ in line.next() }
+        #expect(Set(rest) == Set(61..<100) && line.next() == nil)
+    }
+
+    @Test("A share leaves some for the next, and who has nothing gets the last")
+    func shares() {
+        for total in 1...200 {
+            var free = total
+            for _ in 0..<3 {
+                var held = 0
+                while FairShare.admits(holding: held, free: free) {
+                    #expect(FairShare.room(holding: held, free: free) >= 1)
+                    (held, free) = (held + 1, free - 1)
+                }
+                #expect(FairShare.room(holding: held, free: free) == 0)
+                #expect(free == 0 || held >= 3 * free)
+            }
+            #expect(total < 64 || free > 0)
+            #expect(FairShare.room(holding: 0, free: total) == total - leftBy(one: total))
+        }
+    }
+
+    private func leftBy(one total: Int) -> Int {
+        var held = 0
+        while FairShare.admits(holding: held, free: total - held) { held += 1 }
+        return total - held
     }
 }
 
@@ -97,23 +150,25 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
                 change: { $0.maximumConnections = 1 }
             ) { bench in
                 let first = try await bench.start(paths(20, "/a"), of: ObjectIdentifier(mine))
-                _ = try await eventually("requests") { server.received.count == 10 ? () : nil }
+                // Some streams are kept for others, who take them.
+                _ = try await eventually("requests") { server.received.count == 8 ? () : nil }
                 let second = try await bench.start(paths(5, "/b"), of: ObjectIdentifier(theirs))
+                _ = try await eventually("theirs") { server.received.count == 10 ? () : nil }
                 try await loop.onLoop { [id = ObjectIdentifier(mine)] in
                     bench.pool.withdraw(of: id)
-                    #expect(bench.pool.requestsInside == 15)
-                    #expect(bench.pool.requestsWaiting == 5)
+                    #expect(bench.pool.requestsInside == 13)
+                    #expect(bench.pool.requestsWaiting == 3)
                 }
                 await gate.open()
                 let all = try await eventually("all") { first.all(20) }
-                #expect(all.prefix(10).allSatisfy { $0.status == 200 })
-                for result in all.dropFirst(10) {
+                #expect(all.prefix(8).allSatisfy { $0.status == 200 })
+                for result in all.dropFirst(8) {
                     #expect(result.error?.kind == .withdrawn)
                     #expect(result.error?.requestWasNotSent == true)
                 }
                 let others = try await eventually("the others") { second.all(5) }
                 #expect(others.allSatisfy { $0.status == 200 })
-                #expect(Set(server.received.map(\.path)) == Set(paths(10, "/a") + paths(5, "/b")))
+                #expect(Set(server.received.map(\.path)) == Set(paths(8, "/a") + paths(5, "/b")))
                 #expect(try await bench.send(["/last"]).first?.status == 200)
                 _ = (mine, theirs)
             }

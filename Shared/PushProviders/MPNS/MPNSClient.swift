@@ -18,6 +18,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
     /// - Parameters:
     ///   - channelHosts: Where channel URIs may lead.
     ///   - slot: Where `isAuthenticated`, this client's own; else shared, and its owner closes it.
+    ///   - share: Of the slot's connections, where they are shared.
     ///   - isAuthenticated: Whether a certificate speaks for us.
     ///   - channels: What all clients know of channels.
     ///   - configuration: Time limits and bounds.
@@ -25,6 +26,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
     init(
         channelHosts: HostPolicy,
         slot: ConnectionSlot,
+        share: ConnectionShare?,
         isAuthenticated: Bool,
         channels: SharedMPNSChannels,
         configuration: ProviderConfiguration,
@@ -36,7 +38,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
         self.channels = channels
         self.clock = clock
         timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.mpnsConnections)
+        queue = DeliveryQueue(limit: configuration.mpnsConnections, of: share)
         queue.start = { [unowned self] in self.start($0) }
         queue.onEmpty = { [unowned self] in if self.isRetiring { self.close() } }
     }

@@ -18,12 +18,14 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
     ///   - channelHosts: Where channel URIs may lead.
     ///   - tokens: The app's.
     ///   - slot: Shared; its owner closes it.
+    ///   - share: Of the slot's connections.
     ///   - configuration: Time limits and bounds.
     ///   - clock: Judges `Retry-After` and the time that is left.
     init(
         channelHosts: HostPolicy,
         tokens: AccessTokenSource,
         slot: ConnectionSlot,
+        share: ConnectionShare,
         configuration: ProviderConfiguration,
         clock: @escaping () -> Instant
     ) {
@@ -32,7 +34,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         self.slot = slot
         self.clock = clock
         timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.wnsConnections)
+        queue = DeliveryQueue(limit: configuration.wnsConnections, of: share)
         queue.start = { [unowned self] in self.start($0) }
     }
 
