@@ -11,7 +11,9 @@ extension DeliveryEngine {
     /// Lets a row wait for a slot, or sends it back due later.
     func wait(_ owned: OwnedDelivery, _ now: Instant) {
         let (health, time) = (owned.health, SteadyInstant.now().milliseconds)
-        guard owned.use == .direct, health.backlog.admits(at: time), budget.admitWaiting() else {
+        guard owned.use == .direct, health.backlog.admits(at: time),
+            budget.admitWaiting(health.client)
+        else {
             return finish(owned, .handBack(at: dueTime(of: health, time, now)), now)
         }
         if health.backlog.isEmpty { backlogged.append(health) }
@@ -51,7 +53,7 @@ extension DeliveryEngine {
         let (time, now) = (SteadyInstant.now().milliseconds, Instant.now())
         for health in backlogged {
             let rows = health.backlog.takeOverdue(at: time)
-            budget.releaseWaiting(rows.count)
+            budget.releaseWaiting(health.client, rows.count)
             for owned in rows {
                 finish(owned, .handBack(at: dueTime(of: health, time, now)), now)
             }
@@ -66,7 +68,7 @@ extension DeliveryEngine {
         let now = Instant.now()
         for health in backlogged {
             let rows = health.backlog.take(health.backlog.count)
-            budget.releaseWaiting(rows.count)
+            budget.releaseWaiting(health.client, rows.count)
             for owned in rows { finish(owned, .handBack(at: now), now) }
         }
         backlogged = []
@@ -75,7 +77,8 @@ extension DeliveryEngine {
     /// The session is lost, and with it what waits.
     func dropBacklogs() {
         for health in backlogged {
-            budget.releaseWaiting(health.backlog.take(health.backlog.count).count)
+            let count = health.backlog.take(health.backlog.count).count
+            budget.releaseWaiting(health.client, count)
         }
         backlogged = []
     }

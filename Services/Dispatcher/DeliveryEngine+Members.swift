@@ -22,8 +22,6 @@ extension DeliveryEngine {
     /// A batch of members needs as many free slots at least, where its provider has some of its own
     /// in flight: one by one they would cost more than they gain.
     private var smallestBatch: Int { max(1, min(32, budget.total / 64)) }
-    /// What waits for an ill provider comes back over so long.
-    private static let spreadMilliseconds: Int64 = 30_000
 
     /// Sends the next members of a shard.
     ///
@@ -35,7 +33,6 @@ extension DeliveryEngine {
         var slots = MemberSlots()
         var routes = MemberRoutes(room: range.count)
         var stop: MembersStop?
-        /// A member of another platform than the ill one, where one was found.
         var other = -1
         var position = range.lowerBound
         while position < range.upperBound {
@@ -53,15 +50,16 @@ extension DeliveryEngine {
             let verdict = route(member, at: position, of: run, health, &routes, now)
             if case .ill(let time) = verdict {
                 if other <= position {
-                    other = run.other(than: platform, behind: position) ?? -1
+                    other = run.other(than: member.delivery.device, behind: position) ?? -1
                 }
                 guard other > position else {
                     stop = .ill(until: time)
                     break
                 }
                 // The others must not wait for it.
-                let spread = Int64.random(in: 0...Self.spreadMilliseconds, using: &random)
-                end(position, of: run, .handBack(at: time.adding(milliseconds: spread)), nil, now)
+                let wait = time.milliseconds - now.milliseconds
+                let due = health.dueTime(after: wait, at: .now(), now, &random)
+                end(position, of: run, .handBack(at: due), nil, now)
             }
             slots.free[platform.ordinal] -= 1
             position += 1
@@ -105,6 +103,7 @@ extension DeliveryEngine {
                 of: member.delivery.app
             ),
             expiresAt: expiry(of: member),
+            wantedUntil: member.delivery.expiresAt,
             now
         ) {
             end(position, of: run, decision, answer, now)
@@ -127,9 +126,10 @@ extension DeliveryEngine {
             end(position, of: run, .settle(.failed), refusal.answer, now)
             return .done
         }
-        if health.breaker.isOpen {
+        let environment = member.delivery.device.environment
+        if health.breakers[environment].isOpen {
             let steady = SteadyInstant.now()
-            if case .later(let time) = health.breaker.admit(now: steady) {
+            if case .later(let time) = health.breakers[environment].admit(now: steady) {
                 return .ill(until: now.adding(milliseconds: time.milliseconds(since: steady)))
             }
         }

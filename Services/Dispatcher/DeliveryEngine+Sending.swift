@@ -8,6 +8,7 @@ import PushStorage
 /// Sending rows.
 extension DeliveryEngine {
     private static let cannotRead = "credentials cannot be read"
+    private static let tooOld = "not sent within half of DELIVERY_RETENTION, or MPNS' six hours"
 
     /// Takes deliveries that are already ours in the table, and sends them.
     ///
@@ -119,6 +120,7 @@ extension DeliveryEngine {
             suppression: delivery.suppression,
             switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
             expiresAt: expiresAt,
+            wantedUntil: delivery.expiresAt,
             now
         ) {
             return .finished(decision, answer)
@@ -145,12 +147,11 @@ extension DeliveryEngine {
             return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
         }
         let steady = SteadyInstant.now()
-        switch owned.health.breaker.admit(now: steady) {
+        switch owned.health.breakers[delivery.device.environment].admit(now: steady) {
         case .later(let time):
-            // Spread over the window that follows, so that they do not all come back at once.
-            let spread = Int64.random(in: 0...1000, using: &random)
-            let wait = time.milliseconds(since: steady) + spread
-            return .finished(.handBack(at: now.adding(milliseconds: wait)), nil)
+            let wait = time.milliseconds(since: steady)
+            let due = owned.health.dueTime(after: wait, at: steady, now, &random)
+            return .finished(.handBack(at: due), nil)
         case .send: break
         }
         return .send(
@@ -172,6 +173,7 @@ extension DeliveryEngine {
         suppression: String?,
         switchedOff: String?,
         expiresAt: Instant,
+        wantedUntil: Instant?,
         _ now: Instant
     ) -> (RecordedDecision, ProviderAnswer)? {
         if let reason = suppression {
@@ -181,9 +183,10 @@ extension DeliveryEngine {
             return (.settle(.suppressed), ProviderAnswer(.notSent, reason: switchedOff))
         }
         if DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) {
-            return (
-                .settle(.expired), ProviderAnswer(.notSent, reason: "expired before it was sent")
-            )
+            // Whose push would have waited longer is told why we do not.
+            let isOurs = wantedUntil.map { expiresAt < $0 } ?? true
+            let reason = isOurs ? Self.tooOld : "expired before it was sent"
+            return (.settle(.expired), ProviderAnswer(.notSent, reason: reason))
         }
         return nil
     }
@@ -243,7 +246,8 @@ extension DeliveryEngine {
         _ now: Instant
     ) -> DeliveryEnd {
         let steady = SteadyInstant.now()
-        if isOurs { health.breaker.finished(answer.outcome, now: steady) }
+        let unsent = health.breakers[tries.environment].unsentInARow
+        if isOurs { health.breakers[tries.environment].finished(answer.outcome, now: steady) }
         if answer.outcome == .accepted {
             health.wave.alive(now: steady)
             return DeliveryEnd(
@@ -258,7 +262,8 @@ extension DeliveryEngine {
             limit: RetryPolicy.attemptLimit,
             backoff: RetryPolicy.backoff(for: tries.platform, answer.outcome),
             attempts: tries.attempts,
-            unanswered: tries.unanswered
+            unanswered: tries.unanswered,
+            unsent: unsent
         )
         let decision = attempts.finished(
             answer.outcome,
@@ -307,12 +312,14 @@ extension DeliveryEngine {
 /// What an answer is judged by, without the texts of its delivery.
 struct Tries {
     let platform: Platform
+    let environment: PushEnvironment
     let attempts: Int
     let unanswered: Int
     let expiresAt: Instant
 
     init(_ delivery: Delivery, expiresAt: Instant) {
         platform = delivery.device.provider
+        environment = delivery.device.environment
         attempts = delivery.attempts
         unanswered = delivery.unanswered
         self.expiresAt = expiresAt
@@ -321,6 +328,7 @@ struct Tries {
     /// Field by field: a delivery that is handed on is copied, with all its texts.
     init(_ member: ShardMember, expiresAt: Instant) {
         platform = member.delivery.device.provider
+        environment = member.delivery.device.environment
         attempts = member.delivery.attempts
         unanswered = member.delivery.unanswered
         self.expiresAt = expiresAt

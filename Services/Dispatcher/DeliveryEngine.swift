@@ -178,7 +178,9 @@ actor DeliveryEngine: ServicePart {
     private func hasRoom(in lane: Lane, count: Int) -> Bool {
         guard session != nil, !(lane == .direct && isPressed) else { return false }
         let room = budget.room(for: FlightBudget.Use(lane))
-        return room > 0 && (room >= count || room * 4 >= budget.total)
+        if room > 0, room >= count || room * 4 >= budget.total { return true }
+        // Nobody waits for what slow providers have.
+        return room * 4 >= max(1, budget.total - budget.heldByFew)
     }
 
     /// Slots were given back: whoever waits for one looks again.

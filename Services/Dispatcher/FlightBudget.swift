@@ -10,7 +10,9 @@ enum Lane: Int, CaseIterable, Sendable {
 ///
 /// Promises 7 and 8 in one place: the sum is bounded, a broadcast leaves room for single devices and
 /// for what it has to try again, single devices leave some for broadcasts, and one provider of one
-/// app cannot fill it all. A shard's member that has ended holds its slot only as `ShardWindow` says.
+/// app cannot fill it all, nor can several: of the room for single devices each gets three quarters
+/// of what the others have left, so that there is always some for who has little in flight. A shard's
+/// member that has ended holds its slot only as `ShardWindow` says.
 struct FlightBudget {
     /// Whose deliveries compete with each other for one provider client.
     struct Client: Hashable, Sendable {
@@ -32,6 +34,10 @@ struct FlightBudget {
     private struct Owned {
         var direct = 0
         var shards = 0
+        /// Rows that wait here, of those for single devices too.
+        var waiting = 0
+
+        var isNothing: Bool { direct + shards + waiting == 0 }
     }
 
     let total: Int
@@ -76,7 +82,7 @@ struct FlightBudget {
         switch use {
         case .direct:
             let used = ofClient[client]?.direct ?? 0
-            taken = min(taken, perClient - used)
+            taken = min(taken, perClient - used, fairRoom(for: client))
             guard taken > 0 else { return 0 }
             ofClient[client, default: Owned()].direct = used + taken
         case .shards:
@@ -90,10 +96,29 @@ struct FlightBudget {
         return taken
     }
 
+    /// How many more of the slots for single devices one client may have: it may take one while it
+    /// has less than three times of what is free.
+    private func fairRoom(for client: Client) -> Int {
+        let free = room(for: .direct)
+        let held = ofClient[client].map { $0.direct + $0.waiting } ?? 0
+        guard free > 0 else { return 0 }
+        return max((3 * free - held + 3) / 4, held == 0 ? 1 : 0)
+    }
+
+    /// What those clients hold that have a good part of all. While their providers are slow it does
+    /// not come back, so that nobody should wait for it.
+    var heldByFew: Int {
+        ofClient.values.reduce(0) { sum, owned in
+            let held = owned.direct + owned.shards
+            return held * 8 > total ? sum + held : sum
+        }
+    }
+
     /// Takes a slot for a row that waits here for its client's share: `start` makes it one of that.
-    mutating func admitWaiting() -> Bool {
-        guard room(for: .direct) > 0 else { return false }
+    mutating func admitWaiting(_ client: Client) -> Bool {
+        guard fairRoom(for: client) > 0 else { return false }
         inUse[Use.direct.rawValue] += 1
+        ofClient[client, default: Owned()].waiting += 1
         return true
     }
 
@@ -103,13 +128,20 @@ struct FlightBudget {
     mutating func start(_ client: Client, atMost count: Int) -> Int {
         let used = ofClient[client]?.direct ?? 0
         let started = max(0, min(count, perClient - used))
-        if started > 0 { ofClient[client, default: Owned()].direct = used + started }
+        guard started > 0 else { return 0 }
+        var owned = ofClient[client] ?? Owned()
+        owned.direct = used + started
+        owned.waiting = max(0, owned.waiting - started)
+        ofClient[client] = owned
         return started
     }
 
     /// Gives back the slot of a row that waited and was not started.
-    mutating func releaseWaiting(_ count: Int = 1) {
+    mutating func releaseWaiting(_ client: Client, _ count: Int = 1) {
         inUse[Use.direct.rawValue] = max(0, inUse[Use.direct.rawValue] - count)
+        guard var owned = ofClient[client] else { return }
+        owned.waiting = max(0, owned.waiting - count)
+        ofClient[client] = owned.isNothing ? nil : owned
     }
 
     /// Gives back slots that `admit` took.
@@ -121,6 +153,6 @@ struct FlightBudget {
         case .shards: used.shards = max(0, used.shards - count)
         case .rows: break
         }
-        ofClient[client] = used.direct + used.shards > 0 ? used : nil
+        ofClient[client] = used.isNothing ? nil : used
     }
 }

@@ -101,7 +101,7 @@ struct ProviderBacklog<Element> {
     }
 
     /// Answers a second.
-    private func pace(_ now: Int64) -> Double {
+    func pace(_ now: Int64) -> Double {
         max(Double(answers) * 1000 / Double(max(1, now - countedSince)), Self.slowestPace)
     }
 }

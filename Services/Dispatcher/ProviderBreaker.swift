@@ -24,6 +24,10 @@ struct ProviderBreaker: Equatable {
     /// Whether this window's probes have been let through: what fails before is a straggler that
     /// was sent while it was closed, and says nothing new.
     private var isProbing = false
+    /// How often, one wait after the other, nothing could even be sent: a connection that cannot be
+    /// made is not tried each second for ever, by however few.
+    private(set) var unsentInARow = 0
+    private var unsentGrowsAt = SteadyInstant.earliest
 
     var isOpen: Bool { window > 0 }
 
@@ -44,6 +48,7 @@ struct ProviderBreaker: Equatable {
         case .accepted, .unregistered, .rejected, .misconfigured, .throttled:
             self = ProviderBreaker()
         case .unavailable, .noAnswer, .notSent:
+            countUnsent(outcome, now)
             if isOpen {
                 guard isProbing else { return }
                 open(for: min(window * 2, Self.longestWindow), now: now)
@@ -53,6 +58,17 @@ struct ProviderBreaker: Equatable {
             }
         }
     }
+
+    /// Those that failed together count once.
+    private mutating func countUnsent(_ outcome: ProviderOutcome, _ now: SteadyInstant) {
+        guard outcome == .notSent else { return unsentInARow = 0 }
+        guard now >= unsentGrowsAt else { return }
+        unsentInARow = min(unsentInARow + 1, 16)
+        let wait = Self.unsentBackoff.delayMilliseconds(after: unsentInARow, jitter: 0)
+        unsentGrowsAt = now.adding(milliseconds: wait)
+    }
+
+    private static let unsentBackoff = RetryPolicy.unsent
 
     private mutating func open(for milliseconds: Int64, now: SteadyInstant) {
         window = milliseconds

@@ -1,13 +1,55 @@
+import PushCore
+
 /// How one app fares at one provider; all its deliveries there share it. Confined to the loop.
 final class ProviderHealth: @unchecked Sendable {
     let client: FlightBudget.Client
-    var breaker = ProviderBreaker()
+    var breakers = Breakers()
+    var spread = DueSpread()
     var wave = DeadTokenWave()
     var backlog: ProviderBacklog<OwnedDelivery>
 
     init(_ client: FlightBudget.Client, backlog: ProviderBacklog<OwnedDelivery>) {
         self.client = client
         self.backlog = backlog
+    }
+}
+
+extension ProviderHealth {
+    /// By environment: what ails APNs' sandbox says nothing about those who wait for production.
+    struct Breakers {
+        private var usual = ProviderBreaker()
+        private var sandbox = ProviderBreaker()
+
+        subscript(environment: PushEnvironment) -> ProviderBreaker {
+            get {
+                switch environment {
+                case .none, .production: usual
+                case .sandbox: sandbox
+                }
+            }
+            set {
+                switch environment {
+                case .none, .production: usual = newValue
+                case .sandbox: sandbox = newValue
+                }
+            }
+        }
+    }
+
+    /// When one comes due again that an open breaker does not let through for so long.
+    func dueTime(
+        after wait: Int64,
+        at time: SteadyInstant,
+        _ now: Instant,
+        _ random: inout FastRandom
+    ) -> Instant {
+        let delay = spread.delay(
+            atLeast: wait,
+            at: time.milliseconds,
+            pace: backlog.pace(time.milliseconds),
+            jitter: Double.random(in: 0..<1, using: &random)
+        )
+        return now.adding(milliseconds: delay)
     }
 }
 

@@ -12,10 +12,12 @@ enum RetryPolicy {
 
     private static let cap: Int64 = 900_000
 
+    /// What never left, or is asked once more after silence, was no server's error.
+    static let unsent = Backoff(baseMilliseconds: 1000, capMilliseconds: 60_000)
+
     static func backoff(for platform: Platform, _ outcome: ProviderOutcome) -> Backoff {
         switch (platform, outcome) {
-        // What never left, or is asked once more after silence, was no server's error.
-        case (_, .notSent), (_, .noAnswer): Backoff(baseMilliseconds: 1000, capMilliseconds: 60_000)
+        case (_, .notSent), (_, .noAnswer): unsent
         // The lower half of a wait is certain, the upper half spread: 20 s wait 10 at least.
         case (.fcm, _): Backoff(baseMilliseconds: 20_000, capMilliseconds: cap)
         // MPNS asks for waits that begin at minutes.

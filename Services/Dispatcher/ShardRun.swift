@@ -153,9 +153,12 @@ final class ShardRun: @unchecked Sendable {
         return health
     }
 
-    /// The first member of another platform that was read behind a position.
-    func other(than platform: Platform, behind position: Int) -> Int? {
-        window.first(behind: position) { $0.delivery.device.provider != platform }
+    /// The first member of another platform or environment that was read behind a position.
+    func other(than device: DeviceTarget, behind position: Int) -> Int? {
+        window.first(behind: position) {
+            $0.delivery.device.provider != device.provider
+                || $0.delivery.device.environment != device.environment
+        }
     }
 
     func ended(

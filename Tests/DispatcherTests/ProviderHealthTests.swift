@@ -48,6 +48,43 @@ struct ProviderBreakerTests {
         #expect(breaker.admit(now: later) == .send)
     }
 
+    @Test("what could not even be sent waits longer each time, whoever it was, and not for ever")
+    func unsent() {
+        var breaker = ProviderBreaker()
+        var now = start
+        var waits: [Int64] = []
+        for _ in 0..<10 {
+            let before = breaker.unsentInARow
+            // Those that fail together count once.
+            for _ in 0..<3 { breaker.finished(.notSent, now: now) }
+            let wait = RetryPolicy.unsent.delayMilliseconds(after: before + 1, jitter: 0)
+            waits.append(wait)
+            now = now.adding(milliseconds: wait)
+        }
+        #expect(waits == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000, 30_000])
+        breaker.finished(.unavailable(retryAfter: nil), now: now)
+        #expect(breaker.unsentInARow == 0)
+    }
+
+    @Test("the sandbox's outage says nothing about production")
+    func environments() {
+        var breakers = ProviderHealth.Breakers()
+        for _ in 0..<ProviderBreaker.openingFailures {
+            breakers[.sandbox].finished(.unavailable(retryAfter: nil), now: start)
+        }
+        #expect(breakers[.sandbox].isOpen)
+        #expect(!breakers[.production].isOpen && !breakers[.none].isOpen)
+        breakers[.production].finished(.accepted, now: start)
+        #expect(breakers[.sandbox].isOpen)
+    }
+
+    @Test("one device's own limit is no sickness of the provider")
+    func throttled() {
+        var breaker = ProviderBreaker()
+        for _ in 0..<1000 { breaker.finished(.throttled(retryAfter: .seconds(60)), now: start) }
+        #expect(!breaker.isOpen)
+    }
+
     @Test("a failed try doubles the wait, stragglers from before do not, and the wait is bounded")
     func doubles() {
         var breaker = opened()
@@ -67,6 +104,40 @@ struct ProviderBreakerTests {
             breaker.finished(.notSent, now: now)
         }
         #expect(waits == [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000])
+    }
+}
+
+@Suite("What an ill provider gives back comes due by and by", .timeLimit(.minutes(1)))
+struct DueSpreadTests {
+    @Test("300,000 rows that go back together are due at a pace, and none before its time")
+    func pace() {
+        var spread = DueSpread()
+        var random = FastRandom()
+        var due = Array(repeating: 0, count: 400)
+        for _ in 0..<300_000 {
+            let delay = spread.delay(
+                atLeast: 30_000,
+                at: 5000,
+                pace: 0,
+                jitter: Double.random(in: 0..<1, using: &random)
+            )
+            #expect(delay >= 30_000 && delay <= 30_000 + DueSpread.longest)
+            due[Int(delay / 1000)] += 1
+        }
+        // They were all due within the same second.
+        #expect((due.max() ?? 0) < 2000)
+        #expect(due.prefix(30).allSatisfy { $0 == 0 })
+    }
+
+    @Test("a provider that takes more gets more, and a few come at once")
+    func few() {
+        var spread = DueSpread()
+        let delays = (0..<1000).map { _ in
+            spread.delay(atLeast: 1000, at: 0, pace: 10_000, jitter: 0.5)
+        }
+        #expect(delays[0] == 1000 && delays == delays.sorted())
+        #expect((1095...1105).contains(delays[999]))
+        #expect(spread.delay(atLeast: 1000, at: 60_000, pace: 10_000, jitter: 0.5) == 1000)
     }
 }
 

@@ -65,7 +65,11 @@ private let now = Instant(seconds: 1_700_000_000)
                 outcome: later,
                 reaction: .keepToken
             ),
-            Row(status: 429, reason: "TooManyRequests", outcome: later),
+            Row(
+                status: 429,
+                reason: "TooManyRequests",
+                outcome: .throttled(retryAfter: nil)
+            ),
             Row(status: 500, reason: "InternalServerError", outcome: later),
             Row(
                 status: 503,

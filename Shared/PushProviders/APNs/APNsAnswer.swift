@@ -91,6 +91,8 @@ struct APNsAnswer: Equatable {
         case (410, _): (.unregistered(since: timestamp), .none)
         case (429, "TooManyProviderTokenUpdates"):
             (.unavailable(retryAfter: retryAfter), .keepToken)
+        // Too many to this one device: the others get theirs.
+        case (429, "TooManyRequests"): (.throttled(retryAfter: retryAfter), .none)
         case (429, _): (.unavailable(retryAfter: retryAfter), .none)
         case (503, _): (.unavailable(retryAfter: retryAfter), .changeConnection)
         case (500..., _): (.unavailable(retryAfter: retryAfter), .none)

@@ -68,7 +68,10 @@ struct FCMAnswer: Equatable {
             blamesToken(message, details) ? .unregistered(since: nil) : .rejected
         case "THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR": .misconfigured
         case "SENDER_ID_MISMATCH", "UNREGISTERED": .unregistered(since: nil)
-        case "QUOTA_EXCEEDED": .unavailable(retryAfter: retryAfter ?? quotaWait)
+        case "QUOTA_EXCEEDED":
+            isOfDevice(details)
+                ? .throttled(retryAfter: retryAfter ?? quotaWait)
+                : .unavailable(retryAfter: retryAfter ?? quotaWait)
         case "INTERNAL", "UNAVAILABLE":
             .unavailable(retryAfter: retryAfter ?? minimumServerWait)
         case "UNSPECIFIED_ERROR":
@@ -111,6 +114,17 @@ struct FCMAnswer: Equatable {
         case "Unregistered": return apns["statusCode"]?.integer == 410
         default: return false
         }
+    }
+
+    /// Whether the quota is that of one device, and not of the project or the topic.
+    private static func isOfDevice(_ details: [JSONValue]) -> Bool {
+        let violations = detail("google.rpc.QuotaFailure", details)?["violations"]?.array ?? []
+        return !violations.isEmpty
+            && violations.allSatisfy { violation in
+                ["subject", "description"].contains {
+                    violation[$0]?.string?.lowercased().contains("device") == true
+                }
+            }
     }
 
     private static func detail(_ type: String, _ details: [JSONValue]) -> JSONValue? {
