@@ -4,7 +4,8 @@
 /// down. Strict: a BOM, invalid UTF-8, a lone surrogate, a trailing comma or anything after the
 /// value is refused; depth and size are bounded by the caller. Of duplicate keys the last wins, at
 /// the place of the first. Numbers are never rounded in silence: an integer that 64 bits do not
-/// hold, and a number that no finite `Double` stands for, keep their text.
+/// hold, unless its digits are those that a `Double` is written with, and a number that no finite
+/// `Double` stands for, keep their text.
 ///
 /// `public`, as every room passes these across modules on the hot path.
 public enum JSONValue: Sendable, Equatable {

@@ -546,7 +546,9 @@ extension JSONParser {
             decoding: UnsafeRawBufferPointer(start: start + first, count: at - first),
             as: UTF8.self
         )
-        if isInteger, magnitude != 0 || !isExact { return .number(text) }
+        if isInteger, magnitude != 0 || !isExact {
+            return Self.double(ofDigits: text).map(JSONValue.double) ?? .number(text)
+        }
         // Both factors are exact, so one rounding, that of the product, is the right one.
         if isExact, magnitude < 1 << 53, -22...22 ~= exponent {
             let factor = Self.powersOfTen[abs(exponent)]
@@ -555,6 +557,30 @@ extension JSONParser {
         }
         guard let value = Double(text), value.isFinite else { return .number(text) }
         return .double(value)
+    }
+
+    /// No finite `Double` has more digits.
+    private static let maximumDigitsOfDoubles = 310
+
+    /// The `Double` that is written with these very digits, as `jsonb` gives back what it got as
+    /// `1e21`, and JavaScript writes 1e20; `nil` where it would stand for another number.
+    private static func double(ofDigits text: String) -> Double? {
+        guard text.utf8.count <= maximumDigitsOfDoubles, let value = Double(text), value.isFinite,
+            significantDigits(of: text) == significantDigits(of: value.description)
+        else { return nil }
+        return value
+    }
+
+    /// A number's digits without its sign, its point, its exponent and the zeros at its ends.
+    private static func significantDigits(of text: String) -> [UInt8] {
+        var digits: [UInt8] = []
+        for byte in text.utf8 {
+            if byte | 0x20 == UInt8(ascii: "e") { break }
+            guard byte &- 0x30 < 10, !digits.isEmpty || byte != UInt8(ascii: "0") else { continue }
+            digits.append(byte)
+        }
+        while digits.last == UInt8(ascii: "0") { digits.removeLast() }
+        return digits
     }
 
     /// `nil` for what `Int64` does not hold, and for -0, which only a `Double` can be.

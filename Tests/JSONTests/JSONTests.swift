@@ -36,6 +36,29 @@ struct JSONValueTests {
         #expect(JSONValue.number("18446744073709551616").double == 18446744073709551616)
     }
 
+    @Test("An integer whose digits a double is written with is that double, as jsonb tells doubles")
+    func takesDigitsOfDoubles() throws {
+        for (text, value) in [
+            ("9223372036854775808", nil), ("9223372036854775807", nil),
+            ("100000000000000000000", 1e20), ("-100000000000000000000", -1e20),
+            ("18446744073709552000", 0x1p64), ("18446744073709551616", nil),
+            ("1" + String(repeating: "0", count: 308), 1e308),
+            ("17976931348623157" + String(repeating: "0", count: 292), .greatestFiniteMagnitude),
+            ("17976931348623158" + String(repeating: "0", count: 292), nil),
+            ("1" + String(repeating: "0", count: 400), nil),
+            ("1" + String(repeating: "0", count: 299) + "1", nil),
+        ] as [(String, Double?)] {
+            let read = try JSONValue.parse(text)
+            if case .double(let double) = read {
+                #expect(double == value, "\(text)")
+                #expect(try JSONValue.parse(read.text) == read)
+            } else {
+                #expect(value == nil, "\(text)")
+                #expect(read.text == text)
+            }
+        }
+    }
+
     @Test("A decimal is rounded once, to the nearest double")
     func roundsRight() throws {
         for text in ["9007199254740993.0", "1.7976931348623157e308", "2.5e-5", "0.3e22"] {
