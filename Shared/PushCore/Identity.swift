@@ -48,8 +48,11 @@ package struct Identity: Sendable, Equatable {
         return InstallationError(code: code, "\(field) is another identity's already")
     }
 
-    /// The fields as they are after a save, checked.
-    package static func checked(_ object: JSONObject) throws(InstallationError) -> JSONObject {
+    /// The fields as they are after a save that named those of `changed`, checked.
+    package static func checked(
+        _ object: JSONObject,
+        changed: Set<String>
+    ) throws(InstallationError) -> JSONObject {
         let reader = InstallationFields(object)
         for field in credentials where object[field] != nil {
             throw InstallationError(
@@ -57,12 +60,7 @@ package struct Identity: Sendable, Equatable {
                 "\(field) is refused: identities are kept for pushes, and nobody logs in here"
             )
         }
-        for (key, value) in object {
-            try reader.checkName(key)
-            guard Installation.canBeKept(value) else {
-                throw .wrongType(key, "without NUL characters and numbers beyond 64 bits")
-            }
-        }
+        for field in changed { try reader.check(field) }
         for field in unique { _ = try reader.string(field, maximumBytes: 512) }
         return object
     }

@@ -122,12 +122,7 @@ extension Installation {
         isChannel: (String) -> Bool = ChannelName.isValid
     ) throws(InstallationError) {
         let reader = InstallationFields(object)
-        for (key, value) in object {
-            try reader.checkName(key)
-            guard Self.canBeKept(value) else {
-                throw .wrongType(key, "without NUL characters and numbers beyond 64 bits")
-            }
-        }
+        for field in changed { try reader.check(field) }
         guard let type = try reader.string("deviceType", maximumBytes: 64), !type.isEmpty else {
             throw InstallationError(code: 135, "deviceType must be given")
         }
@@ -208,19 +203,12 @@ struct InstallationFields {
         return value
     }
 
-    func checkName(_ key: String) throws(InstallationError) {
-        if key.utf8.contains(UInt8(ascii: "$")) {
-            throw InstallationError(code: 121, "a field's name must not contain '$'")
-        }
-        let first = key.utf8.first ?? 0
-        let isLetter = (65...90).contains(first) || (97...122).contains(first)
-        guard isLetter || key == "ACL" || first == UInt8(ascii: "_"), key.utf8.count <= 128,
-            key.utf8.allSatisfy({ ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "_") })
-        else {
-            throw InstallationError(
-                code: 105,
-                "a field's name is a letter followed by letters, digits and '_'"
-            )
+    /// A field that a save names. What was kept before stays, whatever the rules are now.
+    func check(_ field: String) throws(InstallationError) {
+        guard let value = object[field] else { return }
+        if field != HubTemplate.field, let problem = FieldName.problem(field) { throw problem }
+        guard Installation.canBeKept(value) else {
+            throw .wrongType(field, "without NUL characters and numbers that would be rounded")
         }
     }
 

@@ -47,6 +47,33 @@ package enum ChannelName {
     }
 }
 
+/// The rule for the names of fields that apps add: LeanCloud's and Parse's.
+package enum FieldName {
+    private static let maximumBytes = 128
+
+    /// What would be something else to a JavaScript program that takes an object's names as it finds
+    /// them: refused in paths, too.
+    package static let reserved: Set<String> = ["__proto__", "constructor", "prototype"]
+
+    /// What is wrong with a name; `nil` if nothing is. What begins with `_` is the service's own.
+    package static func problem(_ name: String) -> InstallationError? {
+        if name.utf8.contains(UInt8(ascii: "$")) {
+            return InstallationError(code: 121, "a field's name must not contain '$'")
+        }
+        guard let first = name.utf8.first, ASCII.isLetter(first),
+            name.utf8.count <= maximumBytes, !reserved.contains(name),
+            name.utf8.allSatisfy({ ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "_") })
+        else {
+            return InstallationError(
+                code: 105,
+                "a field's name is a letter followed by letters, digits and '_', and none of "
+                    + reserved.sorted().joined(separator: ", ")
+            )
+        }
+        return nil
+    }
+}
+
 /// Device tokens, as far as they can be judged without their provider.
 package enum DeviceToken {
     /// What is wrong with a token; never contains the token.

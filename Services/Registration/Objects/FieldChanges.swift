@@ -31,7 +31,10 @@ package struct FieldChanges: Sendable {
         }
         for (key, value) in body where !Self.serverOwned.contains(key) {
             let path = Self.path(key)
-            guard path.count <= Self.maximumPathSegments, path.allSatisfy({ !$0.isEmpty }) else {
+            guard path.count <= Self.maximumPathSegments,
+                path.allSatisfy({ !$0.isEmpty }),
+                !path.dropFirst().contains(where: FieldName.reserved.contains)
+            else {
                 throw ObjectError(code: 105, "Bad key name: \(key.prefix(100))")
             }
             guard !key.utf8.contains(UInt8(ascii: "$")) else {

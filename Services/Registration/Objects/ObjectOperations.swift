@@ -172,7 +172,8 @@ struct ObjectOperations: Sendable {
         _ body: JSONObject,
         from fields: JSONObject
     ) throws -> JSONObject {
-        let changed = try Identity.checked(try FieldChanges(body, to: fields).object)
+        let changes = try FieldChanges(body, to: fields)
+        let changed = try Identity.checked(changes.object, changed: changes.changed)
         try Self.checkSize(changed)
         return changed
     }

@@ -1,0 +1,160 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// What a field may be called and may hold, on both surfaces whose objects have fields of the
+    /// app's own.
+    @Suite("Fields of objects", .runningStack, .serialized, .timeLimit(.minutes(3)))
+    struct FieldTests {
+        private static let surfaces = ["LeanCloud", "Parse"]
+        private static let classes = ["_Installation", "_User"]
+
+        /// One app, and calls in its name to objects of its classes.
+        private struct API {
+            let bench: Bench
+            let isParse: Bool
+
+            init(_ surface: String) async throws {
+                bench = try await Bench()
+                isParse = surface == "Parse"
+            }
+
+            private var headers: [String: String] {
+                guard isParse else { return bench.app.masterHeaders }
+                return [
+                    "X-Parse-Application-Id": bench.app.id,
+                    "X-Parse-Master-Key": bench.app.masterKey,
+                ]
+            }
+
+            func call(
+                _ method: String,
+                _ path: String,
+                _ body: JSONValue? = nil
+            ) async throws -> HTTPAnswer {
+                try await http(
+                    method,
+                    "\(bench.registration)/\(isParse ? "parse" : "1.1")/classes/\(path)",
+                    headers: headers,
+                    body: body
+                )
+            }
+
+            /// - Returns: The object's path.
+            func create(_ className: String, _ fields: JSONObject = [:]) async throws -> String {
+                let answer = try await make(className, fields)
+                guard answer.status == 201, let id = answer.json?["objectId"]?.string else {
+                    throw TestFailure("POST \(className): \(answer.status) \(answer.text)")
+                }
+                return "\(className)/\(id)"
+            }
+
+            func make(_ className: String, _ fields: JSONObject) async throws -> HTTPAnswer {
+                guard className == "_Installation" else {
+                    let users = "\(bench.registration)/\(isParse ? "parse" : "1.1")/users"
+                    return try await http(
+                        "POST",
+                        users,
+                        headers: headers,
+                        body: .object(fields)
+                    )
+                }
+                var fields = fields
+                fields["deviceType"] = "ios"
+                fields["deviceToken"] = .string(makeAPNsToken())
+                return try await call("POST", className, .object(fields))
+            }
+
+            /// How many a query finds, and their ids.
+            func find(_ className: String, _ condition: JSONValue) async throws -> [String] {
+                var allowed = CharacterSet.alphanumerics
+                allowed.insert("-")
+                let text =
+                    condition.text.addingPercentEncoding(withAllowedCharacters: allowed) ?? ""
+                let answer = try await call("GET", "\(className)?where=\(text)")
+                guard let results = answer.json?["results"]?.array else {
+                    throw TestFailure("GET \(className): \(answer.status) \(answer.text)")
+                }
+                return results.compactMap { $0["objectId"]?.string }
+            }
+        }
+
+        @Test(
+            "A large number is kept as it came, and its object can be saved again",
+            arguments: surfaces
+        )
+        func largeNumbers(surface: String) async throws {
+            let api = try await API(surface)
+            let most = Double.greatestFiniteMagnitude
+            let fields: JSONObject = [
+                // As JavaScript writes 1e20 and 2^64.
+                "digits": .number("100000000000000000000"),
+                "power": .number("18446744073709552000"),
+                "score": 1e21, "large": 1e308, "most": .double(most), "least": .double(-most),
+                "inner": ["list": [1e21, .number("-100000000000000000000")]],
+            ]
+            for className in Self.classes {
+                let path = try await api.create(className, fields)
+                let again = try await api.call("PUT", path, ["seen": true])
+                #expect(again.status == 200, "\(className): \(again.text)")
+                let read = try await api.call("GET", path)
+                for (name, value) in [
+                    ("digits", 1e20), ("power", 0x1p64), ("score", 1e21), ("large", 1e308),
+                    ("most", most), ("least", -most),
+                ] {
+                    #expect(read.json?[name]?.double == value, "\(className).\(name)")
+                }
+                #expect(read.json?["inner"]?["list"]?[1]?.double == -1e20)
+                // And all of it, as clients that send whole objects do.
+                let whole = try await api.call("PUT", path, ["inner": read.json?["inner"] ?? nil])
+                #expect(whole.status == 200, "\(className): \(whole.text)")
+                let raised = try await api.call(
+                    "PUT",
+                    path,
+                    ["score": ["__op": "Increment", "amount": 1e21]]
+                )
+                #expect(raised.json?["score"]?.double == 2e21, "\(raised.text)")
+                let id = path.split(separator: "/").last.map(String.init)
+                #expect(try await api.find(className, ["score": 2e21]) == [id])
+
+                for number in ["123456789012345678901234567890", "9223372036854775809", "1e400"] {
+                    let refused = try await api.call("PUT", path, ["other": .number(number)])
+                    #expect(refused.status == 400, "\(className) \(number): \(refused.text)")
+                    #expect(refused.json?["code"] == 111)
+                    #expect(refused.json?["error"]?.string?.contains("other") == true)
+                    let inside = try await api.call("PUT", path, ["inner.n": .number(number)])
+                    #expect(inside.json?["code"] == 111, "\(inside.text)")
+                }
+            }
+        }
+
+        @Test("A field's name is a letter followed by letters, digits and '_'", arguments: surfaces)
+        func names(surface: String) async throws {
+            let api = try await API(surface)
+            for className in Self.classes {
+                let path = try await api.create(className)
+                for name in [
+                    "_hidden", "__proto__", "constructor", "prototype", "_", "a.__proto__",
+                    "a.constructor", "1st", "a-b", "ä",
+                ] {
+                    let body: JSONObject = [name: .string("x")]
+                    for answer in [
+                        try await api.call("PUT", path, .object(body)),
+                        try await api.make(className, body),
+                    ] {
+                        #expect(answer.status == 400, "\(className).\(name): \(answer.text)")
+                        #expect(answer.json?["code"] == 105, "\(className).\(name): \(answer.text)")
+                    }
+                }
+                let kept = try await api.call(
+                    "PUT",
+                    path,
+                    ["a_b": 1, "ACL": ["*": ["read": true]]]
+                )
+                #expect(kept.status == 200, "\(kept.text)")
+            }
+        }
+    }
+}
