@@ -42,6 +42,9 @@ package struct BadgeChange: Hashable, Sendable {
         }
     }
 
+    /// Whether it leaves every badge as it is.
+    package var isNothing: Bool { !isSetting && amount == 0 }
+
     /// What a stored badge becomes: never less than nothing, and no more than is kept.
     package func applied(to badge: Int) -> Int {
         isSetting ? amount : min(max(badge + amount, 0), Self.highest)

@@ -15,8 +15,12 @@ package struct Installation: Sendable, Equatable {
     package var environment: PushEnvironment
     package var identity: String?
     package var channels: [String]
+    /// Whether its field `channels` is there: one that was deleted, or never set, is not one of none.
+    package var hasChannels: Bool
     package var installationID: String?
     package var badge: Int
+    /// Whether its field `badge` is there; an absent one counts from 0.
+    package var hasBadge: Bool
     package var timeZone: String?
     package var locale: String?
     package var apnsTopic: String?
@@ -38,7 +42,9 @@ package struct Installation: Sendable, Equatable {
         deviceType = ""
         environment = .none
         channels = []
+        hasChannels = false
         badge = 0
+        hasBadge = false
         fields = JSONObject()
         isValid = true
         createdAt = now
@@ -96,8 +102,8 @@ extension Installation {
         if let apnsTopic { object["apnsTopic"] = .string(apnsTopic) }
         if let vendor { object["vendor"] = .string(vendor) }
         if let deviceProfile { object["deviceProfile"] = .string(deviceProfile) }
-        object["channels"] = .array(channels.map(JSONValue.string))
-        object["badge"] = .integer(Int64(badge))
+        if hasChannels { object["channels"] = .array(channels.map(JSONValue.string)) }
+        if hasBadge { object["badge"] = .integer(Int64(badge)) }
         object["valid"] = .bool(isValid)
         for (key, value) in fields { object[key] = value }
         return object
@@ -135,7 +141,9 @@ extension Installation {
         deviceProfile = try reader.deviceProfile()
         let known = Set(channels)
         channels = try reader.channels { known.contains($0) || isChannel($0) }
+        hasChannels = reader.has("channels")
         badge = try reader.badge()
+        hasBadge = reader.has("badge")
         environment = try reader.environment()
         locale = try reader.locale()
         identity = try reader.identity()
@@ -202,6 +210,8 @@ struct InstallationFields {
         guard let value = object[field], !value.isNull else { return nil }
         return value
     }
+
+    func has(_ field: String) -> Bool { self[field] != nil }
 
     /// A field that a save names. What was kept before stays, whatever the rules are now.
     func check(_ field: String) throws(InstallationError) {

@@ -27,21 +27,24 @@ enum BadgeStore {
             Set(raises.map { Row(app: $0.app, objectID: $0.key.target) }),
             transaction
         )
-        let before = badges
+        var changed: Set<Row> = []
         var values: [DeliveryKey: Int] = [:]
         for raise in raises {
             let row = Row(app: raise.app, objectID: raise.key.target)
             guard let badge = badges[row] else { continue }
-            let raised = raise.change.applied(to: badge)
-            badges[row] = raised
+            let raised = raise.change.applied(to: badge.value)
             values[raise.key] = raised
+            // Looking a badge up makes none.
+            if raised != badge.value || (badge.isAbsent && !raise.change.isNothing) {
+                badges[row] = Badge(value: raised, isAbsent: false)
+                changed.insert(row)
+            }
         }
-        let changed = badges.filter { before[$0.key] != $0.value }
         if !changed.isEmpty {
-            let rows = Array(changed)
+            let rows = changed.map { (key: $0, value: badges[$0]?.value ?? 0) }
             _ = try await transaction.execute(
                 """
-                UPDATE installations i SET badge = w.badge
+                UPDATE installations i SET badge = w.badge, badge_absent = false
                 FROM unnest($1::text[], $2::text[], $3::integer[]) AS w(app, object_id, badge)
                 WHERE i.app = w.app AND i.object_id = w.object_id
                 """,
@@ -54,29 +57,37 @@ enum BadgeStore {
         return values
     }
 
+    private struct Badge {
+        var value: Int
+        var isAbsent: Bool
+    }
+
     private static func lock(
         _ rows: Set<Row>,
         _ transaction: PostgresTransaction
-    ) async throws -> [Row: Int] {
+    ) async throws -> [Row: Badge] {
         guard !rows.isEmpty else { return [:] }
         let rows = rows.sorted { ($0.app, $0.objectID) < ($1.app, $1.objectID) }
         // One by one, in their order: a join that is told to be ordered, where sorting is out of
         // favour (`planByIndex`), walks through the whole table.
         let found = try await transaction.execute(
             """
-            SELECT i.app, i.object_id, i.badge
+            SELECT i.app, i.object_id, i.badge, i.badge_absent
             FROM unnest($1::text[], $2::text[]) AS w(app, object_id)
             CROSS JOIN LATERAL (
-                SELECT app, object_id, badge FROM installations
+                SELECT app, object_id, badge, badge_absent FROM installations
                 WHERE app = w.app AND object_id = w.object_id FOR NO KEY UPDATE
             ) AS i
             """,
             [.textArray(rows.map(\.app)), .textArray(rows.map(\.objectID))]
         )
-        var badges: [Row: Int] = [:]
+        var badges: [Row: Badge] = [:]
         for row in found.rows {
             let key = Row(app: try row.text("app"), objectID: try row.text("object_id"))
-            badges[key] = try row.integer("badge")
+            badges[key] = Badge(
+                value: try row.integer("badge"),
+                isAbsent: try row.boolean("badge_absent")
+            )
         }
         return badges
     }

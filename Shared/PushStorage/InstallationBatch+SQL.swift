@@ -283,11 +283,12 @@ extension InstallationBatch {
         INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
             environment, identity, channels, installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            created_at, updated_at)
+            channels_absent, badge_absent, created_at, updated_at)
         SELECT app, object_id, device_type, provider, token, sha256(convert_to(token, 'UTF8')),
             environment, identity, channels::text[], installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            date_trunc('milliseconds', now()), date_trunc('milliseconds', now())
+            channels_absent, badge_absent, date_trunc('milliseconds', now()),
+            date_trunc('milliseconds', now())
         FROM \(written)
         RETURNING app, object_id, created_at, updated_at
         """
@@ -306,6 +307,7 @@ extension InstallationBatch {
             device_profile = w.device_profile, fields = coalesce(w.fields, i.fields),
             valid = w.valid, invalid_reason = w.invalid_reason,
             token_updated_at = w.token_updated_at,
+            channels_absent = w.channels_absent, badge_absent = w.badge_absent,
             updated_at = date_trunc('milliseconds', clock_timestamp()),
             invalidated_at = CASE WHEN w.invalid_reason IS NOT NULL THEN i.invalidated_at END
         FROM \(written)
@@ -318,10 +320,11 @@ extension InstallationBatch {
         unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
             $7::text[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::text[],
             $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::boolean[], $18::text[],
-            $19::timestamptz[], $20::text[])
+            $19::timestamptz[], $20::text[], $21::boolean[], $22::boolean[])
             AS w(app, object_id, device_type, provider, token, environment, identity, channels,
                 installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile,
-                fields, valid, invalid_reason, token_updated_at, version)
+                fields, valid, invalid_reason, token_updated_at, version, channels_absent,
+                badge_absent)
         """
 
     private func parameters(_ rows: [RowID]) -> [PostgresValue] {
@@ -346,7 +349,8 @@ extension InstallationBatch {
             texts(\.deviceProfile), .jsonArray(fields), .booleanArray(values.map(\.isValid)),
             texts(\.invalidReason),
             .timestampArray(values.map { $0.tokenUpdatedAt?.microseconds }),
-            .textArray(rows.map(version)),
+            .textArray(rows.map(version)), .booleanArray(values.map { !$0.hasChannels }),
+            .booleanArray(values.map { !$0.hasBadge }),
         ]
     }
 

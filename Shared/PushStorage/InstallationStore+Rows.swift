@@ -8,7 +8,8 @@ extension InstallationStore {
     static let columns = """
         app, object_id, device_type, provider, token, environment, identity, channels,
         installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile, fields,
-        valid, invalid_reason, token_updated_at, created_at, updated_at
+        valid, invalid_reason, token_updated_at, created_at, updated_at, channels_absent,
+        badge_absent
         """
 
     static func installation(_ row: PostgresRow) throws -> Installation {
@@ -24,8 +25,13 @@ extension InstallationStore {
             PushEnvironment(rawValue: try row.text("environment")) ?? .none
         installation.identity = try row.textOrNil("identity")
         installation.channels = try row.textArray("channels")
+        // The marks count only beside what an absent field is kept as: who raises a badge, and the
+        // version before, need not know them.
+        installation.hasChannels =
+            try !installation.channels.isEmpty || !row.boolean("channels_absent")
         installation.installationID = try row.textOrNil("installation_id")
         installation.badge = try row.integer("badge")
+        installation.hasBadge = try installation.badge != 0 || !row.boolean("badge_absent")
         installation.timeZone = try row.textOrNil("time_zone")
         installation.locale = try row.textOrNil("locale")
         installation.apnsTopic = try row.textOrNil("apns_topic")

@@ -11,7 +11,9 @@ extension Where {
         case .field(let path, let test):
             switch table.column(of: path) {
             case .json: test.isIndexedInFields
-            case .textArray: test.values.contains(where: \.isText)
+            case .textArray:
+                test.values.contains(where: \.isText)
+                    && (test.isOfAll || !test.values.contains(.null))
             case .text(let column):
                 [table.objectID, "installation_id", "identity"].contains(column)
                     && !test.isOfAll && !test.values.isEmpty && test.values.allSatisfy(\.isText)

@@ -38,9 +38,10 @@ extension WhereCompiler {
     /// The field as `jsonb`; NULL where it is missing.
     mutating func value(_ field: WhereField) -> String {
         switch field.column {
-        case .text(let column), .textArray(let column), .integer(let column),
-            .boolean(let column):
+        case .text(let column), .integer(let column, _), .boolean(let column):
             return "to_jsonb(\(column))"
+        case .textArray(let column, let mark):
+            return "to_jsonb(\(Self.present(column, unless: mark)))"
         case .timestamp(let column):
             return """
                 jsonb_build_object('__type', 'Date', 'iso', to_char(\(column) AT TIME ZONE 'UTC', \
@@ -54,10 +55,17 @@ extension WhereCompiler {
         }
     }
 
+    /// An array's column; NULL where an empty one stands for a field that is absent.
+    private static func present(_ column: String, unless mark: String) -> String {
+        "CASE WHEN \(column) <> '{}' OR NOT \(mark) THEN \(column) END"
+    }
+
     private mutating func isPresent(_ field: WhereField) -> String {
         switch field.column {
         case .text(let column): "(\(column) IS NOT NULL)"
-        case .textArray, .integer, .boolean, .timestamp: "TRUE"
+        case .integer(let column, _): "((\(column)) IS NOT NULL)"
+        case .textArray(let column, let mark): "(\(column) <> '{}' OR NOT \(mark))"
+        case .boolean, .timestamp: "TRUE"
         case .json: "(\(value(field)) IS NOT NULL)"
         case .nothing: "FALSE"
         }
@@ -104,9 +112,10 @@ extension WhereCompiler {
             }
             if values.contains(.null) { terms.append("\(column) IS NULL") }
             return disjunction(terms)
-        case .textArray(let column):
+        case .textArray(let column, let mark):
             var terms: [String] = []
             let texts = values.compactMap(\.text)
+            if values.contains(.null) { terms.append("(\(column) = '{}' AND \(mark))") }
             if texts.count == 1 {
                 terms.append("\(column) @> ARRAY[\(bind(text: texts[0]))]")
             } else if !texts.isEmpty {
@@ -127,8 +136,9 @@ extension WhereCompiler {
                 if case .bool(let flag) = value { flag } else { nil }
             }
             return disjunction(Set(flags).map { $0 ? column : "NOT \(column)" }.sorted())
-        case .integer:
-            return isMember(value(field), of: WhereMembers(values))
+        case .integer(let column, _):
+            let test = isMember(value(field), of: WhereMembers(values))
+            return values.contains(.null) ? "(\(test) OR (\(column)) IS NULL)" : test
         case .json:
             return equalsInFields(values, field)
         case .nothing:
@@ -216,7 +226,7 @@ extension WhereCompiler {
             }
         }
         switch field.column {
-        case .textArray(let column):
+        case .textArray(let column, _):
             let texts = values.compactMap(\.text)
             if !texts.isEmpty { terms.append("\(column) @> \(bind(.textArray(texts)))::text[]") }
             for value in values where value.text == nil { terms.append(equals([value], field)) }
@@ -242,9 +252,9 @@ extension WhereCompiler {
         _ field: WhereField
     ) -> String {
         switch field.column {
-        case .textArray(let column):
+        case .textArray(let column, let mark):
             let list = bind(.textArray(values.compactMap(\.text)))
-            return "(\(column) <@ \(list)::text[])"
+            return "(\(Self.present(column, unless: mark)) <@ \(list)::text[])"
         case .json:
             let value = value(field)
             let test = memberTest(WhereMembers(values))
@@ -259,8 +269,9 @@ extension WhereCompiler {
 
     private mutating func hasSize(_ size: Int, _ field: WhereField) -> String {
         switch field.column {
-        case .textArray(let column):
-            return "(cardinality(\(column)) = \(bind(.integer(size)))::bigint)"
+        case .textArray(let column, let mark):
+            let present = Self.present(column, unless: mark)
+            return "(cardinality(\(present)) = \(bind(.integer(size)))::bigint)"
         case .json:
             let value = value(field)
             return """
@@ -282,14 +293,14 @@ extension WhereCompiler {
         switch (field.column, operand) {
         case (.text(let column), .string(let text)):
             return "(\(column) COLLATE \"C\" \(sign) \(bind(text: text)))"
-        case (.textArray(let column), .string(let text)):
+        case (.textArray(let column, _), .string(let text)):
             let text = bind(text: text)
             return """
                 EXISTS (SELECT FROM unnest(\(column)) AS e(value) \
                 WHERE e.value COLLATE "C" \(sign) \(text))
                 """
-        case (.integer(let column), .integer), (.integer(let column), .double):
-            return "(\(column)::numeric \(sign) \(bind(number: operand.json)))"
+        case (.integer(let column, _), .integer), (.integer(let column, _), .double):
+            return "((\(column))::numeric \(sign) \(bind(number: operand.json)))"
         case (.timestamp(let column), .date(let instant)):
             return "(\(column) \(sign) \(bind(timestamp: instant)))"
         case (.boolean(let column), .bool(let flag)):
@@ -365,7 +376,7 @@ extension WhereCompiler {
         switch field.column {
         case .text(let column):
             return "(\(column) COLLATE \"C\" ~ \(bind(text: pattern.postgres)))"
-        case .textArray(let column):
+        case .textArray(let column, _):
             let text = bind(text: pattern.postgres)
             return """
                 EXISTS (SELECT FROM unnest(\(column)) AS e(value) \
@@ -553,9 +564,10 @@ extension WhereCompiler {
                 terms.append((column, key.isDescending ? "DESC" : "ASC"))
                 return terms
             case .text(let column): terms.append(("\(column) COLLATE \"C\"", direction))
-            case .integer(let column), .boolean(let column), .timestamp(let column),
-                .textArray(let column):
+            case .integer(let column, _), .boolean(let column), .timestamp(let column):
                 terms.append((column, direction))
+            case .textArray(let column, let mark):
+                terms.append((Self.present(column, unless: mark), direction))
             case .json:
                 let value = value(field)
                 // MongoDB's order of types.

@@ -258,8 +258,14 @@ struct WhereField: Sendable {
     var column: WhereTable.Column {
         switch rows.table.column(of: path) {
         case .text(let name): .text(rows.column(name))
-        case .textArray(let name): .textArray(rows.column(name))
-        case .integer(let name): .integer(rows.column(name))
+        case .textArray(let name, let mark):
+            .textArray(rows.column(name), absentIf: rows.column(mark))
+        case .integer(let name, let mark?):
+            .integer(
+                "CASE WHEN \(rows.column(name)) <> 0 OR NOT \(rows.column(mark)) "
+                    + "THEN \(rows.column(name)) END"
+            )
+        case .integer(let name, nil): .integer(rows.column(name))
         case .boolean(let name): .boolean(rows.column(name))
         case .timestamp(let name): .timestamp(rows.column(name))
         case .json: .json

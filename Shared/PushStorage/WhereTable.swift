@@ -41,8 +41,10 @@ enum WhereTable: Sendable {
     /// How one field is kept.
     enum Column: Sendable {
         case text(String)
-        case textArray(String)
-        case integer(String)
+        /// With the column that says whether an empty one stands for an absent field.
+        case textArray(String, absentIf: String)
+        /// The same for one that is 0; without such a column it is always there.
+        case integer(String, absentIf: String? = nil)
         case boolean(String)
         case timestamp(String)
         /// In `fields`, under a path.
@@ -66,8 +68,8 @@ enum WhereTable: Sendable {
             case (.installations, "apnsTopic"): .text("apns_topic")
             case (.installations, "vendor"): .text("vendor")
             case (.installations, "deviceProfile"): .text("device_profile")
-            case (.installations, "channels"): .textArray("channels")
-            case (.installations, "badge"): .integer("badge")
+            case (.installations, "channels"): .textArray("channels", absentIf: "channels_absent")
+            case (.installations, "badge"): .integer("badge", absentIf: "badge_absent")
             case (.installations, "valid"): .boolean("valid")
             case (.installations, "$identity"): .text("identity")
             case (.installations, "$provider"): .text("provider")

@@ -130,6 +130,65 @@ extension EndToEndTests {
             }
         }
 
+        @Test(
+            "A badge and channels that are absent are told from 0 and from none",
+            arguments: surfaces
+        )
+        func absentFields(surface: String) async throws {
+            let api = try await API(surface)
+            let bare = try await api.create("_Installation")
+            let empty = try await api.create("_Installation", ["badge": 0, "channels": []])
+            let some = try await api.create("_Installation", ["badge": 3, "channels": ["a"]])
+            func expect(
+                _ condition: JSONValue,
+                _ paths: [String],
+                at location: SourceLocation = #_sourceLocation
+            ) async throws {
+                let found = try await api.find("_Installation", condition)
+                #expect(
+                    Set(found.map { "_Installation/\($0)" }) == Set(paths),
+                    "\(condition.text)",
+                    sourceLocation: location
+                )
+            }
+            func shown(_ path: String) async throws -> [JSONValue?] {
+                let read = try await api.call("GET", path)
+                return [read.json?["badge"], read.json?["channels"]]
+            }
+            #expect(try await shown(bare) == [nil, nil])
+            #expect(try await shown(empty) == [0, []])
+            for name in ["badge", "channels"] {
+                try await expect([name: ["$exists": false]], [bare])
+                try await expect([name: ["$exists": true]], [empty, some])
+                try await expect([name: nil], [bare])
+                try await expect([name: ["$ne": nil]], [empty, some])
+                try await expect([name: ["$in": [nil, "x", 9]]], [bare])
+                try await expect([name: ["$nin": [nil]]], [empty, some])
+            }
+            try await expect(["badge": 0], [empty])
+            try await expect(["badge": ["$lt": 1]], [empty])
+            try await expect(["badge": ["$ne": 0]], [bare, some])
+            try await expect(["channels": ["$size": 0]], [empty])
+            try await expect(["channels": ["$ne": "a"]], [bare, empty])
+            let delete: JSONValue = ["__op": "Delete"]
+            let deleted = try await api.call("PUT", some, ["badge": delete, "channels": delete])
+            #expect(deleted.status == 200, "\(deleted.text)")
+            #expect(try await shown(some) == [nil, nil])
+            try await expect(["badge": nil, "channels": ["$exists": false]], [bare, some])
+            // What raises an absent one begins at nothing; a save of something else leaves it absent.
+            _ = try await api.call("PUT", bare, ["seen": true])
+            #expect(try await shown(bare) == [nil, nil])
+            let raised = try await api.call("PUT", bare, ["badge": ["__op": "Increment"]])
+            #expect(raised.json?["badge"] == 1)
+            let left = try await api.call(
+                "PUT",
+                bare,
+                ["channels": ["__op": "Remove", "objects": ["a"]]]
+            )
+            #expect(left.json?["channels"] == [])
+            try await expect(["channels": ["$size": 0], "badge": 1], [bare])
+        }
+
         @Test("A field's name is a letter followed by letters, digits and '_'", arguments: surfaces)
         func names(surface: String) async throws {
             let api = try await API(surface)

@@ -336,7 +336,9 @@ struct HubInstallation: Equatable, Sendable {
             let vendor = object["vendor"]?.string?.lowercased() ?? ""
             if !["", "fcm", "gcm"].contains(vendor) { object.removeValue(forKey: "vendor") }
         }
-        object["channels"] = .array(channel.tags.map(JSONValue.string))
+        if !channel.tags.isEmpty || object["channels"] != nil {
+            object["channels"] = .array(channel.tags.map(JSONValue.string))
+        }
         object["identity"] = userID.map(JSONValue.string)
         if userID == nil {
             for field in ["owner", "user"] { object.removeValue(forKey: field) }

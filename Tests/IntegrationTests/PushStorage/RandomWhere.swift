@@ -91,13 +91,12 @@ struct RandomWhere {
     mutating func installation(_ index: Int) -> JSONObject {
         var object = fields()
         object["deviceType"] = .string(choice.pick(["ios", "android", "web"]))
-        object["channels"] = .array(
-            Self.channels.filter { _ in choice.isOne(in: 3) }.map(JSONValue.string)
-        )
+        let channels = Self.channels.filter { _ in choice.isOne(in: 3) }
+        if !choice.isOne(in: 4) { object["channels"] = .array(channels.map(JSONValue.string)) }
         if choice.isOne(in: 2) { object["installationId"] = .string("device\(index)") }
         if choice.isOne(in: 2) { object["timeZone"] = .string(choice.pick(["Asia/Tokyo", "UTC"])) }
         if choice.isOne(in: 3) { object["deviceProfile"] = .string(choice.pick(["dev", "prod"])) }
-        object["badge"] = .integer(Int64(choice.below(4)))
+        if !choice.isOne(in: 3) { object["badge"] = .integer(Int64(choice.below(4))) }
         object["valid"] = .bool(!choice.isOne(in: 3))
         return object
     }
@@ -137,6 +136,7 @@ struct RandomWhere {
                 "installationId", "timeZone", "deviceProfile", "objectId", "vendor",
             ])
         case 2: return choice.pick(["createdAt", "updatedAt"])
+        case 4: return choice.pick(["channels", "badge"])
         case 3: return choice.pick(["o.x", "o.y", "o.x.y", "channels.x", "g.latitude", "none.x"])
         default: return choice.pick(Self.fieldNames)
         }
