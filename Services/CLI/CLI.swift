@@ -34,7 +34,8 @@ struct CLI {
         .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .credentialsSetAPNs,
         .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS, .credentialsList,
         .credentialsCheck, .credentialsRemove, .pushSend,
-        .pushShow, .pushList, .pushCancel, .audienceExplain, .appIndex, .installationsRestore,
+        .pushShow, .pushList, .pushCancel, .audienceExplain, .appFields, .appIndex,
+        .installationsRestore,
         .keysStatus,
         .keysRotate, .audit, .export, .erase, .doctor,
     ]

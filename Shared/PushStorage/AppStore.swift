@@ -12,6 +12,8 @@ package struct StoredApp: Sendable, Equatable {
     package var masterKeyDigest: [UInt8]
     package var settings: JSONObject
     package var createdAt: Instant
+    /// Counts the fields that were dropped.
+    package var fieldsVersionNumber = 0
 
     package init(
         id: String,
@@ -31,6 +33,10 @@ package struct StoredApp: Sendable, Equatable {
         self.createdAt = createdAt
     }
 
+    package var fieldsVersion: FieldsVersion {
+        FieldsVersion(createdAt: createdAt, number: fieldsVersionNumber)
+    }
+
     /// What the keys are sealed for (the cipher's associated data): they open nowhere else.
     package static func appKeyContext(_ app: String) -> String { "app/\(app)/app-key" }
     package static func masterKeyContext(_ app: String) -> String { "app/\(app)/master-key" }
@@ -41,7 +47,7 @@ package struct AppStore: Sendable {
 
     static let columns = """
         id, app_key_sealed, app_key_digest, master_key_sealed, master_key_digest, settings,
-        created_at
+        created_at, fields_version
         """
 
     /// - Throws: `StorageError` of kind `conflict` where the id (without case) or the app key is
@@ -135,7 +141,7 @@ package struct AppStore: Sendable {
     }
 
     static func app(_ row: PostgresRow) throws -> StoredApp {
-        StoredApp(
+        var app = StoredApp(
             id: try row.text("id"),
             appKeySealed: try row.bytes("app_key_sealed"),
             appKeyDigest: try row.bytes("app_key_digest"),
@@ -144,6 +150,8 @@ package struct AppStore: Sendable {
             settings: try row.json("settings").object ?? [:],
             createdAt: try row.instant("created_at")
         )
+        app.fieldsVersionNumber = try row.integer("fields_version")
+        return app
     }
 }
 

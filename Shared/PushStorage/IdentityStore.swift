@@ -11,9 +11,10 @@ package struct IdentityStore: Sendable {
     /// Keeps a new identity. Those that name the same user, phone or address wait for each other.
     ///
     /// - Throws: `InstallationError` 202, 203 or 214 where another has its name, address or number;
+    ///   `FieldMismatch` where another was the first to use a field of `fields`, and otherwise;
     ///   `StorageError` of kind `conflict` where the id is there already.
-    package func create(_ identity: Identity) async throws -> Identity {
-        try await database.transaction { transaction in
+    package func create(_ identity: Identity, fields: NewFields? = nil) async throws -> Identity {
+        let kept = try await database.transaction { transaction in
             try await Self.requireUnique(identity, transaction)
             let rows = try await transaction.execute(
                 """
@@ -30,8 +31,11 @@ package struct IdentityStore: Sendable {
             guard let row = rows.first else {
                 throw StorageError(.corrupt, "an identity was not kept")
             }
+            if let fields { try await FieldStore.learn(fields, transaction) }
             return try Self.identity(row)
         }
+        if let fields { database.fieldTypes.learned(fields) }
+        return kept
     }
 
     package func find(app: String, objectID: String) async throws -> Identity? {
@@ -61,12 +65,13 @@ package struct IdentityStore: Sendable {
         app: String,
         objectID: String,
         where condition: Where = .everything,
+        fields: NewFields? = nil,
         change: @escaping @Sendable (JSONObject) throws -> JSONObject
     ) async throws -> Change {
         var compiler = WhereCompiler(app: app, parameters: [.text(app), .text(objectID)])
         let matches = try compiler.identities(condition, as: "n")
         let parameters = compiler.parameters
-        return try await database.transaction { transaction in
+        let changed: Change = try await database.transaction { transaction in
             // The lock first: the condition must hold of what the lock guards.
             let rows = try await transaction.execute(
                 "SELECT \(Self.columns) FROM identities WHERE app = $1 AND id = $2 FOR UPDATE",
@@ -96,8 +101,11 @@ package struct IdentityStore: Sendable {
             guard let row = stored.first else {
                 throw StorageError(.corrupt, "an identity went away under its lock")
             }
+            if let fields { try await FieldStore.learn(fields, transaction) }
             return .changed(try Self.identity(row))
         }
+        if case .changed = changed, let fields { database.fieldTypes.learned(fields) }
+        return changed
     }
 
     /// - Returns: How many matched and are gone.

@@ -12,15 +12,24 @@ extension InstallationBatch {
     /// Somebody has written a row since the batch read it, or the batch writes what it must hold.
     struct NeedsLocks: Error {}
 
+    /// Somebody else was the first to use a field, and as something else: the batch is begun again,
+    /// knowing that.
+    struct DecidedOtherwise: Error {
+        let fields: DecidedFields
+    }
+
     /// - Returns: An outcome for each, in their order; nothing of it is durable before the commit.
-    /// - Throws: `NeedsLocks`, where it was called without: the transaction is to be rolled back,
-    ///   and the same done with them.
+    /// - Throws: `NeedsLocks`, where it was called without, and `DecidedOtherwise`: the transaction is
+    ///   to be rolled back, and the same done with them.
     static func run(
         _ saves: [InstallationSave],
         locksRows: Bool,
+        decided: DecidedFields = DecidedFields(),
         _ transaction: PostgresTransaction
     ) async throws -> [SaveOutcome] {
         var batch = try await read(saves, locksRows: locksRows, transaction)
+        var decided = decided
+        var learned = DecidedFields()
         var outcomes: [SaveOutcome] = []
         var done: [(index: Int, row: RowID, installation: Installation, created: Bool)] = []
         for (index, save) in saves.enumerated() {
@@ -29,6 +38,7 @@ extension InstallationBatch {
                 continue
             }
             do {
+                try decided.require(save.fields)
                 if let condition = save.condition {
                     try await batch.check(condition, of: save, transaction)
                 }
@@ -37,6 +47,8 @@ extension InstallationBatch {
                 case .again(let keys): outcomes.append(.again(keys))
                 case .done(let row, let created):
                     outcomes.append(.postponed)
+                    decided.add(save.fields)
+                    learned.add(save.fields)
                     guard let kept = batch[row] else { continue }
                     done.append((index, row, kept, created))
                 }
@@ -50,7 +62,7 @@ extension InstallationBatch {
         guard locksRows || (batch.deleted.isEmpty && batch.vacated.isEmpty) else {
             throw NeedsLocks()
         }
-        let times = try await batch.write(transaction)
+        let times = try await batch.write(learning: learned, transaction)
         guard times.count == batch.changed.count else {
             if locksRows {
                 throw StorageError(.conflict, "a locked installation changed", isRetryable: true)
@@ -233,6 +245,7 @@ extension InstallationBatch {
     // MARK: Writing
 
     private func write(
+        learning learned: DecidedFields,
         _ transaction: PostgresTransaction
     ) async throws -> [RowID: (createdAt: Instant, updatedAt: Instant)] {
         var statements: [(sql: String, parameters: [PostgresValue])] = []
@@ -244,7 +257,7 @@ extension InstallationBatch {
             statements.append((Self.vacateSQL, Self.names(vacated.sorted())))
         }
         let rows = changed.sorted()
-        guard !rows.isEmpty else {
+        guard !rows.isEmpty || !learned.isEmpty else {
             _ = try await transaction.pipeline(statements)
             return [:]
         }
@@ -253,7 +266,14 @@ extension InstallationBatch {
         ] where !rows.isEmpty {
             statements.append((sql, parameters(rows)))
         }
-        let results = try await transaction.pipeline(statements)
+        let writes = statements.count
+        if !learned.isEmpty { statements += FieldStore.statements(learning: learned.fields) }
+        let all = try await transaction.pipeline(statements)
+        if !learned.isEmpty {
+            let stored = DecidedFields(try FieldStore.decided(all[writes + 1].rows))
+            guard learned.agrees(with: stored) else { throw DecidedOtherwise(fields: stored) }
+        }
+        let results = all[..<writes]
         var times: [RowID: (createdAt: Instant, updatedAt: Instant)] = [:]
         for row in results.flatMap(\.rows) {
             let id = RowID(app: try row.text("app"), objectID: try row.text("object_id"))

@@ -9,6 +9,8 @@ struct InstallationSave: Sendable {
     /// Asked of the database, which may take long: such a save is a batch of its own, and stands in
     /// a line of its own.
     var condition: Where?
+    /// What it is the first to use, of the app's own fields.
+    let fields: NewFields?
     /// Gets the installation that is meant, or `nil`; returns the one to keep. May be called again.
     let change: @Sendable (Installation?) throws -> Installation
     /// Somebody holds a row that it needs: it waits for him where it keeps nobody else waiting.
@@ -20,11 +22,13 @@ struct InstallationSave: Sendable {
         app: String,
         request: SaveRequest,
         condition: Where? = nil,
+        fields: NewFields? = nil,
         change: @escaping @Sendable (Installation?) throws -> Installation
     ) {
         self.app = app
         self.request = request
         self.condition = condition
+        self.fields = fields
         self.change = change
     }
 
@@ -168,13 +172,30 @@ final class InstallationSaves: Sendable {
         var turns = [batch]
         // With a condition the row must stay as it was when it was asked.
         var locksRows = name == .slow
+        var decided = DecidedFields()
         while let turn = turns.popLast() {
             do {
                 let saves = turn.map(\.save)
-                let outcomes = try await database.transaction { [locksRows] transaction in
-                    try await InstallationBatch.run(saves, locksRows: locksRows, transaction)
+                let outcomes = try await database.transaction { [locksRows, decided] transaction in
+                    try await InstallationBatch.run(
+                        saves,
+                        locksRows: locksRows,
+                        decided: decided,
+                        transaction
+                    )
+                }
+                for (save, outcome) in zip(saves, outcomes) {
+                    guard case .saved = outcome, let fields = save.fields else { continue }
+                    database.fieldTypes.learned(fields)
                 }
                 settle(turn, outcomes, in: name)
+            } catch let others as InstallationBatch.DecidedOtherwise {
+                decided.merge(others.fields)
+                for save in turn.map(\.save) {
+                    guard let fields = save.fields else { continue }
+                    database.fieldTypes.learned(decided.known(of: fields))
+                }
+                turns.append(turn)
             } catch is InstallationBatch.NeedsLocks {
                 locksRows = true
                 turns.append(turn)

@@ -31,6 +31,7 @@ package struct InstallationStore: Sendable {
     ///   - app: The app's id.
     ///   - keys: Of the body alone.
     ///   - rule: Of the surface that it came in by.
+    ///   - fields: What it is the first to use, of the app's own fields.
     ///   - make: Makes the installation.
     /// - Returns: What is kept.
     /// - Throws: What `make` throws; `InstallationError` for what the rule forbids; `StorageError`.
@@ -38,10 +39,12 @@ package struct InstallationStore: Sendable {
         app: String,
         keys: Installation.Keys,
         rule: SaveRule = .leanCloud,
+        fields: NewFields? = nil,
         make: @escaping @Sendable (Installation?) throws -> Installation
     ) async throws -> Saved {
+        let request = SaveRequest(rule: rule, keys: keys)
         let saved = try await database.saves.save(
-            InstallationSave(app: app, request: SaveRequest(rule: rule, keys: keys), change: make)
+            InstallationSave(app: app, request: request, fields: fields, change: make)
         )
         guard let saved else {
             throw StorageError(.corrupt, "a save without an object id named one")
@@ -57,6 +60,7 @@ package struct InstallationStore: Sendable {
     ///   - keys: Of the body alone; `nil`: it names none.
     ///   - rule: Of the surface that it came in by.
     ///   - condition: Must hold of the installation as it is before the change.
+    ///   - fields: What it is the first to use, of the app's own fields.
     ///   - change: May be called again. Runs on the database's loop and must not block.
     /// - Returns: What is kept, or `nil` where there is none of that id.
     /// - Throws: What `change` throws; `InstallationError` for what the rule forbids, with code 305
@@ -67,10 +71,16 @@ package struct InstallationStore: Sendable {
         keys: Installation.Keys? = nil,
         rule: SaveRule = .leanCloud,
         condition: Where? = nil,
+        fields: NewFields? = nil,
         change: @escaping @Sendable (inout Installation) throws -> Void
     ) async throws -> Installation? {
         let request = SaveRequest(rule: rule, objectID: objectID, keys: keys ?? .none)
-        let save = InstallationSave(app: app, request: request, condition: condition) { existing in
+        let save = InstallationSave(
+            app: app,
+            request: request,
+            condition: condition,
+            fields: fields
+        ) { existing in
             guard var installation = existing else {
                 throw StorageError(.corrupt, "an installation went away under its lock")
             }

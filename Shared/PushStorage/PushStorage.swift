@@ -44,6 +44,7 @@ package final class PushDatabase: Sendable {
     let zoneNames = ZoneNames()
     private let questions: QueryGate
     let saves = InstallationSaves()
+    let fieldTypes = FieldTypes()
     private let log: Log
     private let schema = SchemaWatch()
 

@@ -11,7 +11,7 @@ extension EndToEndTests {
             var tokens: [String: String] = [:]
             for (name, fields) in [
                 ("old ios", ["age": 70, "city": "Oslo"]), ("young ios", ["age": 20]),
-                ("owned ios", ["age": 33, "city": "Oslo"]), ("array ios", ["age": [12, 71]]),
+                ("owned ios", ["age": 33, "city": "Oslo"]), ("array ios", [:]),
             ] as [(String, JSONObject)] {
                 let token = makeAPNsToken()
                 tokens[name] = token
@@ -26,7 +26,15 @@ extension EndToEndTests {
                         "__type": "Pointer", "className": "_User", "objectId": "near",
                     ]
                 }
-                _ = try await bench.register(.object(object))
+                let id = try await bench.register(.object(object))
+                guard name == "array ios" else { continue }
+                // Saved before its class learned what this field holds.
+                _ = try await bench.stack.database.query(
+                    """
+                    update installations set fields = fields || '{"age": [12, 71]}'
+                    where app = '\(bench.app.id)' and object_id = '\(id)'
+                    """
+                )
             }
             let place = #"{"__type": "GeoPoint", "latitude": 30.001, "longitude": -20}"#
             _ = try await bench.stack.database.query(

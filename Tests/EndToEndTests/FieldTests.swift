@@ -89,16 +89,23 @@ extension EndToEndTests {
             let api = try await API(surface)
             let most = Double.greatestFiniteMagnitude
             let fields: JSONObject = [
-                // As JavaScript writes 1e20 and 2^64.
-                "digits": .number("100000000000000000000"),
-                "power": .number("18446744073709552000"),
                 "score": 1e21, "large": 1e308, "most": .double(most), "least": .double(-most),
-                "inner": ["list": [1e21, .number("-100000000000000000000")]],
+                "inner": ["list": [1e21, -1e20]],
             ]
             for className in Self.classes {
                 let path = try await api.create(className, fields)
                 let again = try await api.call("PUT", path, ["seen": true])
                 #expect(again.status == 200, "\(className): \(again.text)")
+                // As JavaScript writes 1e20 and 2^64.
+                let digits = try await api.call(
+                    "PUT",
+                    path,
+                    [
+                        "digits": .number("100000000000000000000"),
+                        "power": .number("18446744073709552000"),
+                    ]
+                )
+                #expect(digits.status == 200, "\(className): \(digits.text)")
                 let read = try await api.call("GET", path)
                 for (name, value) in [
                     ("digits", 1e20), ("power", 0x1p64), ("score", 1e21), ("large", 1e308),
@@ -187,6 +194,118 @@ extension EndToEndTests {
             )
             #expect(left.json?["channels"] == [])
             try await expect(["channels": ["$size": 0], "badge": 1], [bare])
+        }
+
+        @Test(
+            "A field has the type of its first value, in all objects of its class",
+            arguments: surfaces
+        )
+        func types(surface: String) async throws {
+            let api = try await API(surface)
+            let values: JSONObject = [
+                "score": 4, "name": "n", "flag": true, "list": ["a"], "info": ["n": 1],
+                "when": ["__type": "Date", "iso": "2026-01-01T00:00:00.000Z"],
+                "place": ["__type": "GeoPoint", "latitude": 1, "longitude": 2],
+                "owner": ["__type": "Pointer", "className": "_User", "objectId": "x"],
+                "data": ["__type": "Bytes", "base64": "YQ=="], "count": ["__op": "Increment"],
+                "tags": ["__op": "AddUnique", "objects": ["a"]], "deep.n": 1, "later": nil,
+            ]
+            for className in Self.classes {
+                let first = try await api.create(className, values)
+                let other = try await api.create(className)
+                let before = try await api.call("GET", first)
+                for (name, value) in [
+                    ("score", "four"), ("score", true), ("score", ["__op": "Add", "objects": [1]]),
+                    ("score.x", 1), ("name", 5), ("name", ["__op": "Increment"]), ("flag", 1),
+                    ("list", "a"), ("list", ["a": 1]), ("info", ["a"]), ("info", "a"),
+                    ("info", ["__type": "Date", "iso": "2026-01-01T00:00:00.000Z"]),
+                    ("when", "2026-01-01T00:00:00.000Z"), ("place", ["latitude": 1]),
+                    ("owner", ["__type": "Pointer", "className": "Team", "objectId": "x"]),
+                    ("owner", "x"), ("data", "YQ=="), ("count", "one"),
+                    ("tags", ["__op": "BitOr", "value": 1]), ("deep", 1), ("deep", ["a"]),
+                ] as [(String, JSONValue)] {
+                    for path in [first, other] {
+                        let answer = try await api.call("PUT", path, [name: value])
+                        let text = "\(path) \(name) \(value.text): \(answer.text)"
+                        #expect(answer.status == 400, "\(text)")
+                        #expect(answer.json?["code"] == 111, "\(text)")
+                        let field = name.split(separator: ".").first.map(String.init) ?? ""
+                        #expect(answer.json?["error"]?.string?.contains(field) == true, "\(text)")
+                    }
+                }
+                #expect(try await api.call("GET", first).json == before.json)
+                let said = try await api.call("PUT", other, ["score": "four"])
+                #expect(
+                    said.json?["error"]?.string
+                        == (api.isParse
+                            ? "schema mismatch for \(className).score; expected Number but got String"
+                            : "Invalid value type for field 'score', expect type is "
+                                + "{:type \"Number\"}, but it is {:type \"String\"}.")
+                )
+                let taken = try await api.call(
+                    "PUT",
+                    other,
+                    [
+                        "score": 1.5, "name": "m", "info": ["x": ["y"]], "list": [], "flag": nil,
+                        "when": ["__op": "Delete"], "owner": nil, "deep": [:],
+                    ]
+                )
+                #expect(taken.status == 200, "\(taken.text)")
+                // What is refused decides nothing, and neither does null.
+                for body in [["later": 1, "name": 5], ["fresh": 1, "later": 1, "1st": 2]]
+                    as [JSONValue]
+                {
+                    #expect(try await api.call("PUT", other, body).status == 400)
+                }
+                let gone = try await api.call("PUT", "\(className)/nobody", ["fresh": 1])
+                #expect(gone.status == 404)
+                let decided = try await api.call("PUT", other, ["later": "text", "fresh": "text"])
+                #expect(decided.status == 200, "\(decided.text)")
+                let refused = try await api.make(className, ["later": 1])
+                #expect(refused.json?["code"] == 111, "\(refused.text)")
+                for (name, value) in [("badge", "x"), ("valid", 1), ("deviceToken", 5), ("ACL", 1)]
+                    as [(String, JSONValue)]
+                where className == "_Installation" {
+                    let answer = try await api.call("PUT", first, [name: value])
+                    #expect(answer.json?["code"] == 111, "\(name): \(answer.text)")
+                }
+            }
+        }
+
+        @Test("The operator lists what fields hold, and has one forgotten")
+        func operatorsFields() async throws {
+            let api = try await API("LeanCloud")
+            let app = api.bench.app.id
+            let path = try await api.create("_Installation", ["score": 4, "both": "a"])
+            _ = try await api.create("_User", ["both": 1])
+            func carillon(_ words: String...) async throws -> String {
+                let stack = api.bench.stack
+                return try await run(
+                    Stack.executable("carillon"),
+                    ["app", "fields", app] + words,
+                    environment: stack.environment
+                ).successful("app fields")
+            }
+            let listed = try JSONValue.parse(try await carillon("--json")).array ?? []
+            #expect(
+                listed.map { [$0["class"], $0["name"], $0["type"]] } == [
+                    ["_Installation", "both", "String"], ["_Installation", "score", "Number"],
+                    ["_User", "both", "Number"],
+                ]
+            )
+            let text = try await carillon()
+            #expect(text.contains("score") && text.contains("Number"))
+            #expect(try await carillon("--class", "_User").contains("score") == false)
+            await #expect(throws: (any Error).self) { try await carillon("--drop", "both") }
+            await #expect(throws: (any Error).self) { try await carillon("--drop", "badge") }
+            #expect(try await api.call("PUT", path, ["score": "four"]).json?["code"] == 111)
+            _ = try await carillon("--drop", "score")
+            _ = try await eventually("the new type is taken") {
+                try await api.call("PUT", path, ["score": "four"]).status == 200 ? true : nil
+            }
+            #expect(try await api.call("PUT", path, ["score": 4]).json?["code"] == 111)
+            let audit = try await api.bench.stack.carillon("audit", app, "--json")
+            #expect(audit.contains("app fields drop") && audit.contains("_Installation.score"))
         }
 
         @Test("A field's name is a letter followed by letters, digits and '_'", arguments: surfaces)

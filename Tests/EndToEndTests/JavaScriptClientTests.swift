@@ -19,6 +19,7 @@ extension EndToEndTests {
             "leancloud-storage",
             arguments: [
                 "installations", "batches", "queries", "identities", "pushes", "other calls",
+                "large numbers", "absent fields", "one type",
             ]
         )
         func leancloud(scenario: String) async throws {
@@ -30,6 +31,7 @@ extension EndToEndTests {
             arguments: [
                 "many new installations", "topics",
                 "installations", "queries", "identities", "pushes", "other calls",
+                "large numbers", "absent fields", "one type",
             ]
         )
         func parse(scenario: String) async throws {

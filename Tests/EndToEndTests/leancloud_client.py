@@ -195,7 +195,7 @@ def installations():
     whole = phone(name="whole")
     whole.save(fetch_when_save=True)
     check("fetch_when_save on a new one gives all of it", (whole.get("valid"), whole.get("badge")),
-          (True, 0))
+          (True, None))
     whole.increment("badge", 7).set("name", "part")
     whole.save(fetch_when_save=True)
     check("fetch_when_save gives what changed", (whole.get("badge"), whole.get("name")),
@@ -380,7 +380,7 @@ def record(number, users):
     if number % 8 == 0:
         fields["none"] = None
     if number % 9 == 0:
-        fields["mixed"] = "7" if number % 2 else 7
+        fields["mixed"] = ["7"] if number % 2 else [7]
     if number % 7 == 0:
         fields["text"] = ["a.b*c", "A.B*C", "line one\nline two", "(\\Q)", "^start$", "ÆØÅ æøå",
                           "100% _sure_"][number // 7 % 7]

@@ -10,6 +10,8 @@ package struct FieldChanges: Sendable {
     package private(set) var changed: Set<String> = []
     /// The value that each key changed by an operation has now, which some clients need back.
     package private(set) var results: JSONObject = [:]
+    /// What the body gives its fields, whatever they hold: values, and what operations work on.
+    private(set) var uses: [FieldUse] = []
 
     /// Keys that only the server sets; clients that send a whole object back include them. The
     /// last but one asks that hooks be left out, of which there are none; the last is what Azure's
@@ -59,6 +61,7 @@ package struct FieldChanges: Sendable {
         changed.insert(path[0])
         guard let operation = value.object, let name = operation["__op"] else {
             try TypedValue.check(value, key: key)
+            use(path, as: FieldType(of: value))
             try store(value, at: path, key: key)
             return
         }
@@ -73,10 +76,17 @@ package struct FieldChanges: Sendable {
             for operation in operations { try apply(operation, at: path, key: key) }
             return
         }
-        let result = try FieldOperation(name, operation, key: key)
-            .apply(to: lookUp(path), key: key)
+        let change = try FieldOperation(name, operation, key: key)
+        use(path, as: change.type)
+        let result = try change.apply(to: lookUp(path), key: key)
         try store(result, at: path, key: key)
         if let result, path.count == 1 { results[key] = result }
+    }
+
+    /// A path leads through an object, whatever is at its end.
+    private mutating func use(_ path: [String], as type: FieldType?) {
+        guard let type = path.count > 1 ? .object : type else { return }
+        uses.append(FieldUse(name: path[0], type: type))
     }
 
     private func lookUp(_ path: [String]) -> JSONValue? {
@@ -172,6 +182,15 @@ private enum FieldOperation {
             default: self = .bits(value, ^)
             }
         default: throw ObjectError(code: 1, "The operation \(name) on \(key) is not supported.")
+        }
+    }
+
+    /// What it works on; `nil` where that does not matter.
+    var type: FieldType? {
+        switch self {
+        case .delete: nil
+        case .increment, .bits: .number
+        case .add, .addUnique, .remove: .array
         }
     }
 

@@ -72,6 +72,8 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as ObjectError: self = error
         case RequestRefusal.unauthorized: self = .unauthorized
         case RequestRefusal.tooManyRequests(let seconds): self = .tooManyRequests(seconds)
+        case let error as FieldMismatch:
+            self.init(code: FieldMismatch.code, error.description)
         case let error as InstallationError: self.init(code: error.code, error.description)
         case let error as WhereError: self.init(code: error.code, error.description)
         case let error as CQLError: self.init(code: error.code, error.description)

@@ -79,11 +79,13 @@ struct ObjectOperations: Sendable {
                 return Saved(kept, isNew: false, body: body)
             }
             // Operations on a new object start from nothing: the keys are those of the result.
-            let keys = try Installation.Keys(try FieldChanges(body, to: [:]).object)
+            let changes = try FieldChanges(body, to: [:])
+            let keys = try Installation.Keys(changes.object)
             let kept = try await database.installations.save(
                 app: app,
                 keys: keys,
-                rule: rule
+                rule: rule,
+                fields: try await newFields(changes, objectClass, caller)
             ) { existing in
                 let installation =
                     existing ?? Installation(app: app, objectID: newObjectID(at: now), at: now)
@@ -93,15 +95,16 @@ struct ObjectOperations: Sendable {
             return Saved(kept.installation, isNew: kept.created, body: body)
         case .identity:
             try requireMaster(caller, for: "Creating an identity")
-            let fields = try identityFields(body, from: [:])
+            let changes = try FieldChanges(body, to: [:])
             let kept = try await database.identities.create(
                 Identity(
                     app: app,
                     objectID: newObjectID(at: now),
-                    fields: fields,
+                    fields: try Self.identityFields(changes),
                     createdAt: now,
                     updatedAt: now
-                )
+                ),
+                fields: try await newFields(changes, objectClass, caller)
             )
             return Saved(kept, isNew: true, body: body)
         case .pushRecord:
@@ -134,8 +137,13 @@ struct ObjectOperations: Sendable {
             let change = try await database.identities.update(
                 app: caller.app.id,
                 objectID: id,
-                where: condition ?? .everything
-            ) { try identityFields(body, from: $0) }
+                where: condition ?? .everything,
+                fields: try await newFields(
+                    try FieldChanges(body, to: [:]),
+                    objectClass,
+                    caller
+                )
+            ) { try Self.identityFields(try FieldChanges(body, to: $0)) }
             switch change {
             case .changed(let identity): return Saved(identity, isNew: false, body: body)
             case .unknown: throw ObjectError.objectNotFound(objectClass.className)
@@ -155,26 +163,38 @@ struct ObjectOperations: Sendable {
         _ caller: Caller
     ) async throws -> Installation? {
         let now = Instant.now()
+        let changes = try FieldChanges(body, to: [:])
         do {
             return try await database.installations.update(
                 app: caller.app.id,
                 objectID: id,
-                keys: Installation.Keys(try FieldChanges(body, to: [:]).object),
+                keys: Installation.Keys(changes.object),
                 rule: rule,
-                condition: condition
+                condition: condition,
+                fields: try await newFields(changes, .installation, caller)
             ) { $0 = try $0.changed(by: body, now: now) }
         } catch let error as InstallationError where error.code == 305 {
             throw ObjectError.conditionFailed
         }
     }
 
-    private func identityFields(
-        _ body: JSONObject,
-        from fields: JSONObject
-    ) throws -> JSONObject {
-        let changes = try FieldChanges(body, to: fields)
+    /// Whether a save uses each field as what it is; what it is the first to use it learns.
+    private func newFields(
+        _ changes: FieldChanges,
+        _ objectClass: ObjectClass,
+        _ caller: Caller
+    ) async throws -> NewFields {
+        try await database.fields.check(
+            changes.uses,
+            app: caller.app.id,
+            className: objectClass.className,
+            version: caller.app.fieldsVersion
+        )
+    }
+
+    private static func identityFields(_ changes: FieldChanges) throws -> JSONObject {
         let changed = try Identity.checked(changes.object, changed: changes.changed)
-        try Self.checkSize(changed)
+        try checkSize(changed)
         return changed
     }
 

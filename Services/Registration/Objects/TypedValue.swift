@@ -3,6 +3,9 @@ import PushCore
 
 /// Checks LeanCloud's and Parse's typed values, as they are saved. Pure.
 enum TypedValue {
+    /// Of the name of a class, which becomes a part of a field's type.
+    private static let maximumClassBytes = 128
+
     /// - Throws: `ObjectError` that names the key: 106 for a pointer, 111 for another malformed value,
     ///   121 for a name with `$` inside of an object, 302 for a place that is none.
     static func check(_ value: JSONValue, key: String) throws(ObjectError) {
@@ -31,7 +34,8 @@ enum TypedValue {
                 throw wrong(key, "a Date with \"iso\", in ISO 8601 with its zone")
             }
         case "Pointer":
-            guard let name = object["className"]?.string, !name.isEmpty,
+            guard let name = object["className"]?.string,
+                (1...maximumClassBytes).contains(name.utf8.count),
                 object["objectId"]?.string != nil
             else {
                 throw ObjectError(

@@ -147,6 +147,9 @@ struct ParseSurface: Sendable {
             let told = "Too many requests; try again in \(seconds) s."
             return ObjectError(status: 429, code: 155, told)
         }
+        if let error = error as? FieldMismatch {
+            return ObjectError(code: FieldMismatch.code, error.descriptionOfParse)
+        }
         guard let error = ObjectError(error) else { return nil }
         guard error == .unauthorized else { return error }
         return ObjectError(status: 403, code: error.code, error.description)

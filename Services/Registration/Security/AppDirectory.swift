@@ -12,6 +12,8 @@ struct AppAccess: Sendable {
     /// Keys that others have taken the place of, each with the end of its time.
     var retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)] = []
     let settings: AppSettings
+    /// Which state of its fields' types counts.
+    var fieldsVersion = FieldsVersion(createdAt: .earliest, number: 0)
 
     /// The keys that are accepted now: the one in use, and those that it took the place of lately.
     func keys(_ rights: CallerRights) -> [String] {
@@ -155,7 +157,8 @@ actor AppDirectory: ServicePart {
                 let context = StoredApp.keyContext(stored.id, key.kind)
                 return (key.kind, try opened(key.sealed, context), key.validUntil)
             },
-            settings: AppSettings(stored.settings)
+            settings: AppSettings(stored.settings),
+            fieldsVersion: stored.fieldsVersion
         )
         guard notices == noticesBefore else { return app }
         if entries.count >= Self.maximumEntries { entries.removeAll() }

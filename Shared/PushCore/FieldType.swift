@@ -1,0 +1,144 @@
+package import JSON
+
+/// What a field of LeanCloud's or Parse's may hold: one type in all objects of its class.
+///
+/// The first value that an app saves in a field decides it for good; the fields that Carillon itself
+/// reads have theirs from the start. `null` and a deletion have none, and go everywhere.
+package enum FieldType: Sendable, Equatable {
+    case string, number, boolean, array, object, date, geoPoint, bytes, file
+    case pointer(className: String)
+
+    /// `nil` for `null`, which decides nothing.
+    package init?(of value: JSONValue) {
+        switch value {
+        case .null: return nil
+        case .bool: self = .boolean
+        case .integer, .double, .number: self = .number
+        case .string: self = .string
+        case .array: self = .array
+        case .object(let object):
+            switch object["__type"]?.string {
+            case "Date": self = .date
+            case "GeoPoint": self = .geoPoint
+            case "Bytes": self = .bytes
+            case "File": self = .file
+            case "Pointer", "Object":
+                guard let name = object["className"]?.string else {
+                    self = .object
+                    return
+                }
+                self = .pointer(className: name)
+            default: self = .object
+            }
+        }
+    }
+
+    /// As it is kept and listed.
+    package var text: String {
+        if case .pointer(let className) = self { return "\(name)<\(className)>" }
+        return name
+    }
+
+    /// - Parameter text: As `text` gives it.
+    package init?(text: String) {
+        if let known = Self.plain.first(where: { $0.name == text }) {
+            self = known
+            return
+        }
+        guard text.hasPrefix("Pointer<"), text.hasSuffix(">") else { return nil }
+        self = .pointer(className: String(text.dropFirst("Pointer<".count).dropLast()))
+    }
+
+    /// As both products call it.
+    package var name: String {
+        switch self {
+        case .string: "String"
+        case .number: "Number"
+        case .boolean: "Boolean"
+        case .array: "Array"
+        case .object: "Object"
+        case .date: "Date"
+        case .geoPoint: "GeoPoint"
+        case .bytes: "Bytes"
+        case .file: "File"
+        case .pointer: "Pointer"
+        }
+    }
+
+    private static let plain: [FieldType] = [
+        .string, .number, .boolean, .array, .object, .date, .geoPoint, .bytes, .file,
+    ]
+
+    /// A class's name is bytes: two that only look the same are two.
+    package static func == (left: FieldType, right: FieldType) -> Bool {
+        if case .pointer(let mine) = left, case .pointer(let others) = right {
+            return mine.utf8.elementsEqual(others.utf8)
+        }
+        return left.name == right.name
+    }
+}
+
+extension FieldType {
+    /// What the fields that Carillon reads hold; `nil` for one that is the app's own.
+    package static func fixed(_ field: String, of className: String) -> FieldType? {
+        if field == "ACL" { return .object }
+        return className == "_Installation" ? ofInstallations[field] : ofIdentities[field]
+    }
+
+    private static let ofInstallations: [String: FieldType] = [
+        "apnsEnvironment": .string, "apnsTopic": .string, "badge": .number, "channels": .array,
+        "deviceProfile": .string, "deviceToken": .string, "deviceType": .string,
+        "identity": .string, "installationId": .string, "pushType": .string,
+        "registrationId": .string, "subscriptionUri": .string, "timeZone": .string,
+        "valid": .boolean, "vendor": .string,
+    ]
+
+    private static let ofIdentities: [String: FieldType] = [
+        "email": .string, "mobilePhoneNumber": .string, "username": .string,
+    ]
+}
+
+/// A field that a save gives a value, and what kind of value.
+package struct FieldUse: Sendable, Equatable {
+    package let name: String
+    package let type: FieldType
+
+    package init(name: String, type: FieldType) {
+        self.name = name
+        self.type = type
+    }
+}
+
+/// A save that gives a field another type than it has. Names the field, never holds a value.
+package struct FieldMismatch: Error, Sendable, Equatable, CustomStringConvertible {
+    package let className: String
+    package let field: String
+    package let expected: FieldType
+    package let found: FieldType
+
+    package init(className: String, field: String, expected: FieldType, found: FieldType) {
+        self.className = className
+        self.field = field
+        self.expected = expected
+        self.found = found
+    }
+
+    package static let code = 111
+
+    /// As LeanCloud says it.
+    package var description: String {
+        "Invalid value type for field '\(field)', expect type is \(Self.shown(expected)), "
+            + "but it is \(Self.shown(found))."
+    }
+
+    private static func shown(_ type: FieldType) -> String {
+        guard case .pointer(let className) = type else { return "{:type \"\(type.name)\"}" }
+        return "{:type \"Pointer\", :className \"\(className)\"}"
+    }
+
+    /// As Parse says it.
+    package var descriptionOfParse: String {
+        "schema mismatch for \(className).\(field); "
+            + "expected \(expected.text) but got \(found.text)"
+    }
+}
