@@ -445,8 +445,9 @@ private struct WhereReader {
             guard let number = value.double else {
                 throw .malformed(path.text, "a number too large")
             }
-            // One number has one form: `1.0` is `1`.
-            if let whole = value.integer { return .integer(Int64(whole)) }
+            // One number has one form: `1.0` is `1`. What is larger is kept by the digits that it is
+            // written with, which are not those of the whole number that it is.
+            if abs(number) <= 0x1p53, let whole = value.integer { return .integer(Int64(whole)) }
             return .double(number)
         case .string(let text):
             guard !text.utf8.contains(0) else { throw .malformed(path.text, "a NUL character") }

@@ -24,6 +24,18 @@ struct WhereTests {
         #expect(throws: WhereError.self) { _ = try parse(text) }
     }
 
+    @Test("A number is what its digits say, whole or not: those of a large double are not its own")
+    func numbers() throws {
+        for (number, value) in [
+            (1.0, .integer(1)), (-0x1p53, .integer(-9_007_199_254_740_992)),
+            (1.152921504606847e18, .double(1.152921504606847e18)), (-0x1p63, .double(-0x1p63)),
+            (1e21, .double(1e21)),
+        ] as [(Double, WhereValue)] {
+            let condition = try Where.parse(["n": .double(number)])
+            #expect(condition == .field(try WherePath("n"), .equal(value)))
+        }
+    }
+
     @Test("A plain value is equality, typed values included")
     func equality() throws {
         #expect(try test("1") == .equal(.integer(1)))

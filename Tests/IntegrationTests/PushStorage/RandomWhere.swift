@@ -8,7 +8,9 @@ struct RandomWhere {
 
     // MARK: Objects
 
-    private static let numbers: [JSONValue] = [0, 1, 2, 3, -1, 1.5, 2.5, 1e20, 9_007_199_254]
+    private static let numbers: [JSONValue] = [
+        0, 1, 2, 3, -1, 1.5, 2.5, 1e20, 1.152921504606847e18, 9_007_199_254,
+    ]
     private static let texts: [JSONValue] = [
         "", "a", "A", "ab", "Ab.c", "a+b", "b", "ba", "日本", "日本語", "\u{1F514}", "Ω", "ω", "a\nb",
         "1", "public", "O'Neill \\ \"x\"", "%_",
