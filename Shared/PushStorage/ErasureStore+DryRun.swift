@@ -38,7 +38,7 @@ extension ErasureStore {
         counts["installations"] += installations.count
         if subject.kind == .identity {
             counts["identities"] += try await database.execute(
-                "SELECT FROM identities WHERE app = $1 AND id = $2",
+                "SELECT id FROM identities WHERE app = $1 AND id = $2",
                 [.text(subject.app), .text(subject.id)]
             ).rows.count
         }
