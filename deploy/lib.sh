@@ -236,6 +236,8 @@ start_postgres() {
         start postgres "$log" "${command[@]}"
         if wait_for "$started" 30 grep -q 'ready to accept connections' "$log"; then
             export DATABASE_URL="postgresql://carillon:$password@127.0.0.1:$port/postgres"
+            # shellcheck disable=SC2034
+            postgres_data="$folder/data"
             return
         fi
         unset 'pids[-1]' 'pid_names[-1]'

@@ -19,7 +19,7 @@ extension Command {
             Terminal.say("schema: applied \(list)")
         }
         // Days ahead, so that the first push finds its partition.
-        _ = try await database.maintenance.maintain(now: .now())
+        _ = try await database.maintenance.maintain(hostTime: .now())
         let names = context.topics.all
         let created = try await KafkaAdmin.ensureTopics(
             names.map { (name: $0, partitions: partitions) },

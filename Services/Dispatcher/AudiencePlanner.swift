@@ -15,7 +15,7 @@ import ServiceKit
 ///
 /// Authority: the one push in planning that it claimed, for one page. What is still the session's when
 /// a turn begins was claimed, or should have been given back, by a transaction whose answer was lost:
-/// it is given back first.
+/// it is given back first. What such a transaction commits later than that is found by `StrayKeeping`.
 ///
 /// Shutdown: stops between two pages.
 actor AudiencePlanner: ServicePart {
@@ -101,6 +101,8 @@ actor AudiencePlanner: ServicePart {
             if isOver { uncertainUntil = nil }
         }
         guard let push = try await claim(session) else { return false }
+        engine.begins(planning: push.id)
+        defer { engine.ends(planning: push.id) }
         takeTurn(push.app)
         if let reason = troubles.failure(of: push.id) {
             try await fail(push, reason, session: session)

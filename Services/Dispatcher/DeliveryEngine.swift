@@ -68,7 +68,10 @@ actor DeliveryEngine: ServicePart {
     private(set) var stopsAt: ContinuousClock.Instant?
     /// The drain is over: what is answered now is not written down.
     private(set) var hasEnded = false
-    var strays = StraySearch()
+    var strays = StraySearch<DeliveryKey>()
+    var strayPlans = StraySearch<String>()
+    /// The pushes that this process' planners work on.
+    var planning: Set<String> = []
 
     /// Answered or decided, and not recorded yet.
     var finished: [FinishedDelivery] = []
@@ -120,6 +123,7 @@ actor DeliveryEngine: ServicePart {
         self.session = nil
         ownedKeys = []
         strays = StraySearch()
+        strayPlans = StraySearch()
         for run in runs { run.drop() }
         dropBacklogs()
         credentials.withdrawAll()

@@ -43,6 +43,9 @@ private struct Wiring {
     let runtime: ServiceRuntime
     let loop: EventLoop
     let database: PushDatabase
+    /// The sessions' own connections.
+    let sessions: PushDatabase
+    let connectionsName: String
     let producer: KafkaProducer
     let consumer: KafkaConsumer
     let providers: ProviderDirectory
@@ -60,16 +63,23 @@ private struct Wiring {
         self.configuration = configuration
         self.runtime = runtime
         loop = runtime.mainLoop
+        // Nobody else's: who ends its session ends them.
+        connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
+        var storage = DatabaseConfiguration(
+            uri: configuration.databaseURL,
+            connections: 8,
+            applicationName: connectionsName,
+            // Below the lease, so that the locks of a replica that is stopped end before it does.
+            idleTransactionTimeout: .seconds(SessionStore.leaseSeconds / 2)
+        )
         database = PushDatabase(
-            DatabaseConfiguration(
-                uri: configuration.databaseURL,
-                connections: 8,
-                applicationName: "carillon-dispatcher"
-            ),
+            storage,
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics
         )
+        storage.connections = 2
+        sessions = PushDatabase(storage, on: loop, log: runtime.log)
         producer = try KafkaProducer(
             configuration.kafka,
             on: loop,
@@ -119,11 +129,13 @@ private struct Wiring {
         let (loop, directBell, broadcastBell) = (loop, directBell, broadcastBell)
         let (planningBells, shardBell) = (planningBells.values, shardBell)
         let session = SessionKeeper(
-            sessions: database.sessions,
+            sessions: self.sessions.sessions,
             engine: engine,
             host: hostName(),
+            connections: connectionsName,
             runtime: runtime
-        ) {
+        )
+        let reaper = SessionReaper(sessions: database.sessions, runtime: runtime) {
             loop.execute {
                 for bell in [directBell, broadcastBell, shardBell] { bell.ring() }
                 for bell in planningBells { bell.ring() }
@@ -165,7 +177,7 @@ private struct Wiring {
             }
         }
         let (database, producer, consumer) = (database, producer, consumer)
-        let (providers, engine) = (providers, engine)
+        let (providers, engine, sessions) = (providers, engine, self.sessions)
         var parts: [any ServicePart] = [
             Part("postgres", notReady: database.notReadyReason) {
                 do {
@@ -175,7 +187,12 @@ private struct Wiring {
                 }
             },
             Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
+            Part("sessions' connections") {
+                await loop.untilCancelled()
+                await sessions.close()
+            },
             session,
+            reaper,
             HouseKeeping(
                 database: database,
                 retention: configuration.retention,

@@ -24,7 +24,7 @@ struct HouseKeeping: ServicePart {
         while !Task.isCancelled {
             do {
                 let report = try await database.maintenance.maintain(
-                    now: .now(),
+                    hostTime: .now(),
                     retention: retention
                 )
                 pause = Pause()
@@ -42,6 +42,12 @@ struct HouseKeeping: ServicePart {
                 }
                 let wait = deleted >= 10_000 ? Self.busyWait : Self.idleWait
                 try? await runtime.mainLoop.sleep(for: wait)
+            } catch let error as StorageError where error.kind == .clocksDisagree {
+                runtime.log.error(
+                    "nothing old is dropped here",
+                    [.reason: .string(error.description)]
+                )
+                try? await runtime.mainLoop.sleep(for: Self.idleWait)
             } catch {
                 if Task.isCancelled { return }
                 runtime.log.debug("maintenance failed", [.error: .string("\(error)")])

@@ -4,12 +4,14 @@ import PushCore
 import PushStorage
 import ServiceKit
 
-/// Keeps this process' session alive, and takes over what dead ones left.
+/// Keeps this process' session alive. What dead ones left is `SessionReaper`'s.
 ///
 /// Authority: the session's id. It is opened when the database can be used, renewed every two
 /// seconds, and given up the moment its lease could have ended in the table; `SessionLease` decides
-/// that, and `DeliveryEngine` is told. Each beat also ends the sessions whose lease is over, so that
-/// their deliveries are due again.
+/// that, and `DeliveryEngine` is told.
+///
+/// It has connections of its own: on the others a beat could wait behind a statement that waits for
+/// a lock, longer than the lease.
 ///
 /// Shutdown: closes the session, which hands back what is still owned. It stands before everything
 /// that works under the session, so it is stopped after them.
@@ -28,10 +30,11 @@ actor SessionKeeper: ServicePart {
 
     private let sessions: SessionStore
     private let host: String
+    /// What the server calls this process' connections.
+    private let connections: String
     private let log: Log
     /// What works under the session.
     private let engine: DeliveryEngine
-    private let onTakeOver: @Sendable () -> Void
     private var state = SessionLease(
         leaseMilliseconds: Int64(SessionStore.leaseSeconds) * 1000
     )
@@ -40,15 +43,15 @@ actor SessionKeeper: ServicePart {
         sessions: SessionStore,
         engine: DeliveryEngine,
         host: String,
-        runtime: ServiceRuntime,
-        onTakeOver: @escaping @Sendable () -> Void
+        connections: String,
+        runtime: ServiceRuntime
     ) {
         loop = runtime.mainLoop
         self.sessions = sessions
         self.engine = engine
         self.host = host
+        self.connections = connections
         log = runtime.log
-        self.onTakeOver = onTakeOver
         trouble.set(Self.noSession)
     }
 
@@ -73,7 +76,7 @@ actor SessionKeeper: ServicePart {
         do {
             // Whoever met a row that is not ours any more has told the engine already.
             if let id = state.id, await engine.currentSession == nil {
-                try await sessions.close(id)
+                try await sessions.end(id)
                 await apply(.renewed(id: id, isHeld: false, asked: asked))
             }
             if let id = state.id {
@@ -82,16 +85,9 @@ actor SessionKeeper: ServicePart {
             }
             if state.id == nil, !Task.isCancelled {
                 let asked = SteadyInstant.now()
-                let id = try await sessions.open(name: host)
+                let id = try await sessions.open(name: host, connections: connections)
                 await apply(.opened(id: id, asked: asked))
             }
-            let taken = try await sessions.reap()
-            guard taken.sessions > 0 else { return }
-            log.warning(
-                "took over from a dispatcher whose lease was over",
-                [.count: .integer(taken.deliveries)]
-            )
-            onTakeOver()
         } catch {
             log.debug("the session was not renewed", [.error: .string("\(error)")])
         }

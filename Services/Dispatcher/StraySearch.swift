@@ -4,18 +4,18 @@ import PushCore
 import PushStorage
 import ServiceKit
 
-/// Rows that are this session's and in nobody's hands: the transaction that made them ours was
-/// committed, and its answer was lost. Pure: no clock, no I/O.
-struct StraySearch {
+/// What is this session's and in nobody's hands, be it rows or pushes in planning: the transaction
+/// that made them ours was committed, and its answer was lost. Pure: no clock, no I/O.
+struct StraySearch<Key: Hashable & Sendable>: Sendable {
     /// Whether there is reason to look.
     var isWanted = false
-    private var suspects: Set<DeliveryKey> = []
+    private var suspects: Set<Key> = []
 
-    /// One look at the table. A row counts as a stray when two looks in a row found it in nobody's
+    /// One look at the table. One counts as a stray when two looks in a row found it in nobody's
     /// hands: between a commit and its answer that is as it should be.
     ///
     /// - Returns: Those to hand back.
-    mutating func look(owned: Set<DeliveryKey>, inHand: Set<DeliveryKey>) -> Set<DeliveryKey> {
+    mutating func look(owned: Set<Key>, inHand: Set<Key>) -> Set<Key> {
         let idle = owned.subtracting(inHand)
         let strays = idle.intersection(suspects)
         suspects = idle.subtracting(strays)
@@ -38,10 +38,10 @@ struct StrayKeeping: ServicePart {
     func run() async throws {
         while !Task.isCancelled {
             try? await runtime.mainLoop.sleep(for: Self.wait)
-            guard let session = await engine.workingSession, await engine.strays.isWanted else {
-                continue
-            }
+            guard let session = await engine.workingSession else { continue }
             do {
+                try await giveBackPlans(session)
+                guard await engine.strays.isWanted else { continue }
                 let owned = try await database.deliveries.owned(session: session)
                 let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
                 guard !strays.isEmpty else { continue }
@@ -66,11 +66,36 @@ struct StrayKeeping: ServicePart {
             }
         }
     }
+
+    /// A claim of a push leaves no other trace where its answer is lost, nor does the end of one that
+    /// could not be written down, so these are always looked for: there are next to none.
+    private func giveBackPlans(_ session: Int) async throws {
+        let claimed = try await database.deliveries.planning(session: session)
+        let strays = await engine.strayPlans(among: claimed, session: session)
+        guard !strays.isEmpty else { return }
+        let returned = try await database.deliveries.giveBackPlanning(session: session, strays)
+        runtime.log.warning("pushes that nobody planned go back", [.count: .integer(returned)])
+    }
 }
 
 extension DeliveryEngine {
     func strays(among owned: Set<DeliveryKey>, session: Int) -> Set<DeliveryKey> {
         guard isCurrent(session) else { return [] }
         return strays.look(owned: owned, inHand: inHand)
+    }
+
+    /// On the loop: a planner works on this push from now on.
+    nonisolated func begins(planning pushID: String) {
+        assumeIsolated { _ = $0.planning.insert(pushID) }
+    }
+
+    /// On the loop.
+    nonisolated func ends(planning pushID: String) {
+        assumeIsolated { _ = $0.planning.remove(pushID) }
+    }
+
+    func strayPlans(among claimed: Set<String>, session: Int) -> Set<String> {
+        guard isCurrent(session) else { return [] }
+        return strayPlans.look(owned: claimed, inHand: planning)
     }
 }

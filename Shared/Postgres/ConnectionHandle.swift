@@ -15,7 +15,9 @@ final class ConnectionHandle: @unchecked Sendable {
         let parameters = [
             ("fallback_application_name", applicationName), ("keepalives_idle", "10"),
             ("keepalives_interval", "5"), ("keepalives_count", "3"),
-            ("tcp_user_timeout", "15000"), ("dbname", uri), ("client_encoding", "UTF8"),
+            ("tcp_user_timeout", "15000"),
+            // Of several hosts the one that is not a standby.
+            ("target_session_attrs", "read-write"), ("dbname", uri), ("client_encoding", "UTF8"),
         ]
         let made = unsafe withCStrings(parameters.map(\.0)) { keywords in
             unsafe withCStrings(parameters.map(\.1)) { values in

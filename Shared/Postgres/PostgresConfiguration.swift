@@ -12,6 +12,10 @@ package struct PostgresConfiguration: Sendable {
     package var statementTimeout: Duration
     /// The server ends a wait for a lock after this long; 0: never.
     package var lockTimeout: Duration
+    /// The server ends a connection whose transaction waits for its client for so long, or that does
+    /// not take what it is sent; 0: never. For those whose locks others wait for: a process that is
+    /// stopped or cut off keeps its own until then.
+    package var idleTransactionTimeout: Duration
     /// For one attempt to connect, name resolution included.
     package var connectTimeout: Duration
     /// A stream or a COPY that waits for the server fails after this long without a word from it,
@@ -37,6 +41,7 @@ package struct PostgresConfiguration: Sendable {
         applicationName: String = "carillon",
         statementTimeout: Duration = .seconds(30),
         lockTimeout: Duration = .seconds(10),
+        idleTransactionTimeout: Duration = .zero,
         connectTimeout: Duration = .seconds(5),
         streamIdleTimeout: Duration = .seconds(300),
         acquireTimeout: Duration = .seconds(10),
@@ -50,6 +55,7 @@ package struct PostgresConfiguration: Sendable {
         self.applicationName = applicationName
         self.statementTimeout = statementTimeout
         self.lockTimeout = lockTimeout
+        self.idleTransactionTimeout = idleTransactionTimeout
         self.connectTimeout = connectTimeout
         self.streamIdleTimeout = streamIdleTimeout
         self.acquireTimeout = acquireTimeout
@@ -74,6 +80,16 @@ package struct PostgresConfiguration: Sendable {
             SET statement_timeout TO \(statementTimeout.wholeMilliseconds);
             SET lock_timeout TO \(lockTimeout.wholeMilliseconds);
             """
+        if idleTransactionTimeout > .zero {
+            let limit = idleTransactionTimeout.wholeMilliseconds
+            // Of the last four a local socket knows nothing, and takes them in silence.
+            script += """
+                 SET idle_in_transaction_session_timeout TO \(limit);
+                SET tcp_user_timeout TO \(limit * 2);
+                SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5;
+                SET tcp_keepalives_count TO 3;
+                """
+        }
         if let searchPath {
             let schemas = searchPath.split(separator: ",").map { name in
                 quotedIdentifier(name.trimmingBlanksAndQuotes)

@@ -182,6 +182,8 @@ extension PostgresConnection {
             let error = result.error
             if error.kind == .connectionLost { return failFromLibpq() }
             if error.endsConnection { lastFatal = error }
+            // It says so and stays.
+            if error.isOfStandby { return failFromLibpq() }
             note(ledger.received(.failed(error)))
         case .aborted: note(ledger.received(.aborted))
         case .sync: groupEnded()
@@ -287,11 +289,17 @@ extension PostgresConnection {
 }
 
 extension PostgresError {
-    /// The server hangs up after it: administrator's or crash shutdown.
+    /// The connection is of no more use. The server hangs up after it, at an administrator's or a
+    /// crash's shutdown, or where a transaction was left alone for too long; or it writes nothing,
+    /// being a standby since a failover, and the primary is found by connecting anew.
     var endsConnection: Bool {
         guard let sqlState else { return kind == .connectionLost }
-        return ["57P01", "57P02", "57P03", "57P05", "08006", "08003"].contains(sqlState)
+        if isOfStandby { return true }
+        return ["25P03", "57P01", "57P02", "57P03", "57P05", "08006", "08003"].contains(sqlState)
     }
+
+    /// "Cannot execute … in a read-only transaction", "… during recovery".
+    var isOfStandby: Bool { kind == .server && sqlState == "25006" }
 
     /// The statement as prepared no longer exists or fits; prepared anew it will.
     var isStalePlan: Bool {

@@ -96,9 +96,7 @@ extension PostgresConnection {
                 builder = rows
             case .done: continue
             case .failed:
-                let error = result.error
-                if error.endsConnection { lastFatal = error }
-                throw error
+                throw failure(result.error)
             case .aborted, .sync, .copyIn, .copyOut, .unexpected:
                 let error = PostgresError(.usage, "a COPY went through stream")
                 fail(error)
@@ -161,10 +159,15 @@ extension PostgresConnection {
         try await waitForResult()
         guard let result = handle.nextResult() else { return nil }
         if result.status == .failed {
-            let error = result.error
-            if error.endsConnection { lastFatal = error }
-            throw error
+            throw failure(result.error)
         }
         return (result.status, result.affectedRows)
+    }
+
+    /// What to throw for a statement's error.
+    private func failure(_ error: PostgresError) -> PostgresError {
+        guard error.endsConnection else { return error }
+        lastFatal = error
+        return error.isOfStandby ? broken() : error
     }
 }

@@ -150,6 +150,8 @@ extension PostgresError {
             ("unreachable", "the host is unreachable"),
             ("No route", "the host is unreachable"),
             ("closed the connection", "the server closed the connection"),
+            ("session is read-only", "the server is a standby"),
+            ("hot standby", "the server is a standby"),
             ("URI", "the connection URI cannot be read"),
         ]
         let meaning = known.first { text.contains($0.fragment) }?.meaning ?? "connecting failed"
@@ -171,7 +173,8 @@ extension PostgresError {
 
 private func isRetryable(sqlState: String) -> Bool {
     switch sqlState {
-    case "55P03", "55006", "25006", "57014", "57P01", "57P02", "57P03", "57P05": return true
+    case "55P03", "55006", "25006", "25P03", "57014", "57P01", "57P02", "57P03", "57P05":
+        return true
     default: return ["08", "40", "53"].contains(String(sqlState.prefix(2)))
     }
 }

@@ -43,6 +43,30 @@ package struct Maintenance: Sendable {
     private static let daysAhead = 3
     private static let batch = 1000
 
+    /// What clocks may differ by, of two machines that both know what day it is.
+    private static let plausibleDifference: Int64 = 86_400_000
+
+    /// One round by Postgres' clock. Age decides over what cannot be had back, and one machine may
+    /// have a wrong year: where its clock and Postgres' do not agree, nothing is done.
+    ///
+    /// - Parameters:
+    ///   - hostTime: This machine's clock.
+    ///   - retention: How long what is kept.
+    ///   - batches: At most so many of each kind.
+    /// - Returns: What was done.
+    /// - Throws: `StorageError` of kind `clocksDisagree`.
+    package func maintain(
+        hostTime: Instant,
+        retention: Retention = Retention(),
+        batches: Int = 20
+    ) async throws -> MaintenanceReport {
+        let answer = try await database.execute("SELECT clock_timestamp() AS now")
+        guard let now = try answer.first?.instant("now"),
+            abs(now.milliseconds - hostTime.milliseconds) < Self.plausibleDifference
+        else { throw StorageError.clocksDisagree }
+        return try await maintain(now: now, retention: retention, batches: batches)
+    }
+
     /// One round: partitions for the days to come, none for those that are over, at most `batches`
     /// small batches of old keys and pushes, and as many erasures that were cut short.
     package func maintain(

@@ -22,6 +22,9 @@ package struct DatabaseConfiguration: Sendable {
     package var connections: Int
     /// What `pg_stat_activity` shows.
     package var applicationName: String
+    /// How long a transaction may wait for this process before the server ends its connection; zero:
+    /// for ever.
+    package var idleTransactionTimeout: Duration
     /// The schema; `nil`: what the URI or the server says.
     package var searchPath: String?
 
@@ -29,11 +32,13 @@ package struct DatabaseConfiguration: Sendable {
         uri: String,
         connections: Int = 4,
         applicationName: String = "carillon",
+        idleTransactionTimeout: Duration = .zero,
         searchPath: String? = nil
     ) {
         self.uri = uri
         self.connections = connections
         self.applicationName = applicationName
+        self.idleTransactionTimeout = idleTransactionTimeout
         self.searchPath = searchPath
     }
 }
@@ -61,6 +66,7 @@ package final class PushDatabase: Sendable {
                 uri: configuration.uri,
                 connections: configuration.connections,
                 applicationName: configuration.applicationName,
+                idleTransactionTimeout: configuration.idleTransactionTimeout,
                 searchPath: configuration.searchPath
             ),
             on: loop,

@@ -11,6 +11,8 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
         case sessionLost
         /// A row is not what this version wrote.
         case corrupt
+        /// This machine and Postgres do not agree on what day it is.
+        case clocksDisagree
     }
 
     package let kind: Kind
@@ -56,6 +58,11 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
             sqlState: error.kind == .encoding ? "22021" : error.sqlState
         )
     }
+
+    static let clocksDisagree = StorageError(
+        .clocksDisagree,
+        "this machine's clock and Postgres' differ by more than a day"
+    )
 
     static let sessionLost = StorageError(
         .sessionLost,

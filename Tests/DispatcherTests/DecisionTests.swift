@@ -57,8 +57,8 @@ struct StraySearchTests {
         Set(targets.map { DeliveryKey(day: "2026-11-21", pushID: "p", target: $0) })
     }
 
-    private func wantedSearch() -> StraySearch {
-        var search = StraySearch()
+    private func wantedSearch() -> StraySearch<DeliveryKey> {
+        var search = StraySearch<DeliveryKey>()
         search.isWanted = true
         return search
     }

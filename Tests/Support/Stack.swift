@@ -20,7 +20,7 @@ package final class Stack: Sendable {
     package let environment: [String: String]
     /// The simulator's TLS listener, where channel URIs lead.
     package let origin: String
-    private let folder: String
+    package let folder: String
 
     /// Runs the body with a whole stack, registration and one dispatcher included where asked for.
     /// Its database is on `postgres`, where the test brings a server of its own.

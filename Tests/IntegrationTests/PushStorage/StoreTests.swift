@@ -217,6 +217,24 @@ struct StoreTests {
         }
     }
 
+    @Test("A machine with a wrong year drops nothing")
+    func wrongYear() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            _ = try await database.maintenance.maintain(hostTime: .now())
+            let tables = "select count(*) from pg_inherits where inhparent = 'deliveries'::regclass"
+            let before = try await fixture.server.query(tables)
+            for days: Int64 in [-400, 400] {
+                await #expect(throws: StorageError.self) {
+                    try await database.maintenance.maintain(
+                        hostTime: Instant.now().adding(milliseconds: days * 86_400_000)
+                    )
+                }
+            }
+            #expect(try await fixture.server.query(tables) == before)
+        }
+    }
+
     @Test("Promise 12: days get their partition ahead, old ones go, what is pending stays")
     func maintenanceKeepsBounds() async throws {
         try await StorageFixture.run { fixture in
