@@ -88,6 +88,17 @@ private func firstDifference(
     return count
 }
 
+extension Optional<String> {
+    /// Whether both are the same bytes, or both are none.
+    public func isSame(as other: String?) -> Bool {
+        switch (self, other) {
+        case (let own?, let other?): own.isSame(as: other)
+        case (nil, nil): true
+        case (nil, _?), (_?, nil): false
+        }
+    }
+}
+
 extension Sequence<String> {
     /// In the order of their bytes.
     public func sortedByBytes() -> [String] { sorted { $0.precedes($1) } }

@@ -11,7 +11,7 @@ public enum MarkRun {
     static let shortestBytes = 2 * maximum + 2
 
     /// Whether no run of marks in this text is longer.
-    public static func isWithin(_ maximum: Int = MarkRun.maximum, _ text: String) -> Bool {
+    public static func isWithin(_ text: String) -> Bool {
         guard text.utf8.count >= shortestBytes else { return true }
         return isWithin(maximum, Array(text.utf8))
     }

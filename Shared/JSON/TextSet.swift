@@ -50,6 +50,8 @@ public struct TextSet: Hashable, Sendable, Sequence, ExpressibleByArrayLiteral {
         return result
     }
 
+    public func isSuperset(of others: TextSet) -> Bool { texts.isSuperset(of: others.texts) }
+
     public func isSubset(of others: TextSet) -> Bool { texts.isSubset(of: others.texts) }
 
     public func isDisjoint(with others: some Sequence<String>) -> Bool {
