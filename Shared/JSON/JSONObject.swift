@@ -59,12 +59,25 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
                 removeValue(forKey: key)
                 return
             }
-            if let place = place(of: key) {
+            if places != nil {
+                put(newValue, forIndexed: key)
+            } else if let place = place(of: key) {
                 entries[place].value = newValue
             } else {
-                append(key, newValue)
+                entries.append((key, newValue))
+                if entries.count > Self.linearLimit { indexPlaces() }
             }
         }
+    }
+
+    /// Of a key that is not there, as most are that are read, the hash is made once.
+    private mutating func put(_ value: JSONValue, forIndexed key: String) {
+        guard let place = places?.updateValue(entries.count, forKey: ExactText(key)) else {
+            entries.append((key, value))
+            return
+        }
+        places?[ExactText(key)] = place
+        entries[place].value = value
     }
 
     @discardableResult
@@ -87,15 +100,6 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
         if let places { return places[ExactText(key)] }
         for place in entries.indices where entries[place].key.isSame(as: key) { return place }
         return nil
-    }
-
-    private mutating func append(_ key: String, _ value: JSONValue) {
-        entries.append((key, value))
-        if places != nil {
-            places?[ExactText(key)] = entries.count - 1
-        } else if entries.count > Self.linearLimit {
-            indexPlaces()
-        }
     }
 
     private mutating func indexPlaces() {

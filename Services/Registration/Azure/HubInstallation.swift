@@ -233,7 +233,7 @@ struct HubInstallation: Equatable, Sendable {
         guard tags.count <= maximumTags else {
             throw AzureError("tags holds more than \(maximumTags) tags")
         }
-        guard tags.allSatisfy({ TagName.isValid($0) || before.contains($0) }) else {
+        guard tags.allSatisfy({ TagName.isValid($0) || before.holds($0) }) else {
             throw AzureError("a tag is 1 to 120 letters, digits and _ @ # . : -")
         }
     }
@@ -491,11 +491,12 @@ enum HubJSON {
             throw AzureError("\(path) must be an array of strings")
         }
         var tags: [String] = []
+        var known: TextSet = []
         for entry in list {
             guard let tag = entry.string else {
                 throw AzureError("\(path) must be an array of strings")
             }
-            if !tags.contains(tag) { tags.append(tag) }
+            if known.insert(tag).inserted { tags.append(tag) }
             guard tags.count <= 1000 else { throw AzureError("\(path) holds too many tags") }
         }
         return tags

@@ -459,6 +459,6 @@ private func merged(
         )
     var fields = existing?.object ?? [:]
     for (key, value) in object { fields[key] = value }
-    try installation.take(fields, changed: Set(object.map(\.key)), now: now)
+    try installation.take(fields, changed: TextSet(object.map(\.key)), now: now)
     return installation
 }
