@@ -1,3 +1,5 @@
+internal import JSON
+
 /// A request target in origin form, taken apart. Strict: an escape that is none, an escaped NUL
 /// and what is not UTF-8 once unescaped are refused rather than guessed at.
 struct HTTPTarget {
@@ -109,6 +111,9 @@ private func unescape(
     }
     guard let text = String(validating: result, as: UTF8.self) else {
         throw HTTPProblem(status: 400, detail: "the target is not UTF-8")
+    }
+    guard MarkRun.isWithin(text) else {
+        throw HTTPProblem(status: 400, detail: "the target has too many combining marks in a row")
     }
     return text
 }

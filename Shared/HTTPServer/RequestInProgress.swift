@@ -1,4 +1,5 @@
 internal import Compression
+internal import JSON
 internal import Synchronization
 
 /// A request whose handler is to run, with what the answer's record needs.
@@ -58,6 +59,12 @@ final class RequestInProgress: @unchecked Sendable {
     func runHandler() async {
         guard case .route(let route, _) = match else { return refuse() }
         do {
+            guard request.headers.allSatisfy({ MarkRun.isWithin($0.value) }) else {
+                throw HTTPProblem(
+                    status: 400,
+                    detail: "a header has too many combining marks in a row"
+                )
+            }
             response = try await route.handler(request)
         } catch {
             fail(error)

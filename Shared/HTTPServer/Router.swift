@@ -1,3 +1,4 @@
+import JSON
 package import Observability
 
 /// Finds the handler of a request, and answers for it: a value, callable without a socket.
@@ -175,7 +176,7 @@ private struct Node: Sendable {
         var node: Node
     }
 
-    private var literals: [String: Node] = [:]
+    private var literals: TextMap<Node> = [:]
     /// Longest suffix first.
     private var named: [NamedSegment] = []
     private var leaves: [HTTPMethod: Leaf] = [:]

@@ -8,7 +8,7 @@
 /// `Double` stands for, keep their text.
 ///
 /// `public`, as every room passes these across modules on the hot path.
-public enum JSONValue: Sendable, Equatable {
+public enum JSONValue: Sendable {
     case null
     case bool(Bool)
     case integer(Int64)
@@ -18,6 +18,25 @@ public enum JSONValue: Sendable, Equatable {
     case string(String)
     case array([JSONValue])
     case object(JSONObject)
+}
+
+extension JSONValue: Equatable {
+    /// Whether both are the same value: texts byte by byte, members in whatever order.
+    public static func == (left: JSONValue, right: JSONValue) -> Bool {
+        switch (left, right) {
+        case (.null, .null): true
+        case (.bool(let left), .bool(let right)): left == right
+        case (.integer(let left), .integer(let right)): left == right
+        case (.double(let left), .double(let right)): left == right
+        case (.number(let left), .number(let right)): left.isSame(as: right)
+        case (.string(let left), .string(let right)): left.isSame(as: right)
+        case (.array(let left), .array(let right)): left == right
+        case (.object(let left), .object(let right)): left == right
+        case (.null, _), (.bool, _), (.integer, _), (.double, _), (.number, _), (.string, _),
+            (.array, _), (.object, _):
+            false
+        }
+    }
 }
 
 extension JSONValue {
@@ -132,6 +151,8 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
         case digit = "expected a digit"
         case lessDepth = "nested too deeply"
         case fewerBytes = "too large"
+        case fewerValues = "too many values"
+        case fewerMarks = "too many combining marks in a row"
     }
 
     /// The first byte is 0.

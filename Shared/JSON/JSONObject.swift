@@ -3,14 +3,17 @@
 /// when Unicode finds them equivalent.
 ///
 /// Up to `linearLimit` members a key is found by comparing, which beats hashing; beyond, an index is
-/// kept, so a hostile object of many keys costs no quadratic time.
+/// kept, so a hostile object of many keys costs no quadratic time. In an object with an index a
+/// member that is removed leaves a hole, and holes are closed once they are the greater part: to
+/// remove all members one by one is linear too.
 public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     public typealias Element = (key: String, value: JSONValue)
 
     private static var linearLimit: Int { 16 }
 
+    /// With an index, an entry that stands where the index does not say is a hole.
     private var entries: [Element] = []
-    private var places: [ExactKey: Int]?
+    private var places: [ExactText: Int]?
 
     public init() {}
 
@@ -20,12 +23,31 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
 
     public init(dictionaryLiteral elements: (String, JSONValue)...) { self.init(elements) }
 
-    public var count: Int { entries.count }
-    public var isEmpty: Bool { entries.isEmpty }
-    public var keys: [String] { entries.map(\.key) }
-    public var values: [JSONValue] { entries.map(\.value) }
+    public var count: Int { places?.count ?? entries.count }
+    public var isEmpty: Bool { count == 0 }
+    public var keys: [String] { map(\.key) }
+    public var values: [JSONValue] { map(\.value) }
+    public var underestimatedCount: Int { count }
 
-    public func makeIterator() -> IndexingIterator<[Element]> { entries.makeIterator() }
+    public struct Iterator: IteratorProtocol, Sendable {
+        fileprivate let entries: [JSONObject.Element]
+        /// `nil` where there are no holes.
+        fileprivate let places: [ExactText: Int]?
+        fileprivate var place = 0
+
+        public mutating func next() -> JSONObject.Element? {
+            while place < entries.count {
+                let entry = entries[place]
+                place += 1
+                guard let places, places[ExactText(entry.key)] != place - 1 else { return entry }
+            }
+            return nil
+        }
+    }
+
+    public func makeIterator() -> Iterator {
+        Iterator(entries: entries, places: count == entries.count ? nil : places)
+    }
 
     public subscript(key: String) -> JSONValue? {
         get {
@@ -37,73 +59,67 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
                 removeValue(forKey: key)
                 return
             }
-            if let place = place(of: key) {
+            if places != nil {
+                put(newValue, forIndexed: key)
+            } else if let place = place(of: key) {
                 entries[place].value = newValue
             } else {
-                append(key, newValue)
+                entries.append((key, newValue))
+                if entries.count > Self.linearLimit { indexPlaces() }
             }
         }
+    }
+
+    /// Of a key that is not there, as most are that are read, the hash is made once.
+    private mutating func put(_ value: JSONValue, forIndexed key: String) {
+        guard let place = places?.updateValue(entries.count, forKey: ExactText(key)) else {
+            entries.append((key, value))
+            return
+        }
+        places?[ExactText(key)] = place
+        entries[place].value = value
     }
 
     @discardableResult
     public mutating func removeValue(forKey key: String) -> JSONValue? {
         guard let place = place(of: key) else { return nil }
-        let removed = entries.remove(at: place)
-        rebuildPlaces()
-        return removed.value
+        guard places != nil else { return entries.remove(at: place).value }
+        let removed = entries[place].value
+        entries[place].value = .null
+        places?[ExactText(key)] = nil
+        if count < entries.count / 2 {
+            entries = Array(self)
+            indexPlaces()
+        }
+        return removed
     }
 
     mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
     private func place(of key: String) -> Int? {
-        let key = ExactKey(text: key)
-        if let places { return places[key] }
-        for place in entries.indices where ExactKey(text: entries[place].key) == key {
-            return place
-        }
+        if let places { return places[ExactText(key)] }
+        for place in entries.indices where entries[place].key.isSame(as: key) { return place }
         return nil
     }
 
-    private mutating func append(_ key: String, _ value: JSONValue) {
-        entries.append((key, value))
-        if places != nil {
-            places?[ExactKey(text: key)] = entries.count - 1
-        } else if entries.count > Self.linearLimit {
-            rebuildPlaces()
-        }
-    }
-
-    private mutating func rebuildPlaces() {
+    private mutating func indexPlaces() {
         guard entries.count > Self.linearLimit else {
             places = nil
             return
         }
-        var rebuilt: [ExactKey: Int] = [:]
-        rebuilt.reserveCapacity(entries.count * 2)
-        for (place, entry) in entries.enumerated() { rebuilt[ExactKey(text: entry.key)] = place }
-        places = rebuilt
+        var index: [ExactText: Int] = [:]
+        index.reserveCapacity(entries.count * 2)
+        for (place, entry) in entries.enumerated() {
+            index[ExactText(entry.key)] = place
+        }
+        places = index
     }
-}
-
-/// A text that equals another when its bytes do.
-private struct ExactKey: Hashable {
-    let text: String
-
-    /// Swift's own comparison is the faster one, and tells apart almost all that differ.
-    static func == (left: ExactKey, right: ExactKey) -> Bool {
-        left.text == right.text
-            && (left.text.utf8.count == right.text.utf8.count
-                && left.text.utf8.elementsEqual(right.text.utf8))
-    }
-
-    /// What has the same bytes is equivalent too, and so has the same hash.
-    func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }
 
 extension JSONObject: Equatable {
     /// Whether both hold the same members, in whatever order.
     public static func == (left: JSONObject, right: JSONObject) -> Bool {
         guard left.count == right.count else { return false }
-        return left.entries.allSatisfy { right[$0.key] == $0.value }
+        return left.allSatisfy { right[$0.key] == $0.value }
     }
 }

@@ -5,12 +5,17 @@ extension JSONValue {
     ///   - bytes: UTF-8, without a BOM.
     ///   - maximumDepth: How many arrays and objects may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
+    ///   - maximumValues: How many values there may be in all, those of members among them: few
+    ///     bytes of a compressed body can be many values.
+    ///   - maximumMarks: How many combining marks a string may have in a row; see `MarkRun`.
     /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
     public static func parse(
         _ bytes: [UInt8],
         maximumDepth: Int = 64,
-        maximumBytes: Int = 16 << 20
+        maximumBytes: Int = 16 << 20,
+        maximumValues: Int = .max,
+        maximumMarks: Int = JSONValue.maximumMarks
     ) throws(JSONError) -> JSONValue {
         // A typed throw does not cross the pointer's closure, so the error travels as a value.
         let result: Result<JSONValue, JSONError> = unsafe bytes.withUnsafeBytes { buffer in
@@ -19,7 +24,9 @@ extension JSONValue {
                     try unsafe parse(
                         buffer,
                         maximumDepth: maximumDepth,
-                        maximumBytes: maximumBytes
+                        maximumBytes: maximumBytes,
+                        maximumValues: maximumValues,
+                        maximumMarks: maximumMarks
                     )
                 )
             } catch {
@@ -36,9 +43,15 @@ extension JSONValue {
     public static func parse(
         _ text: String,
         maximumDepth: Int = 64,
-        maximumBytes: Int = 16 << 20
+        maximumBytes: Int = 16 << 20,
+        maximumValues: Int = .max
     ) throws(JSONError) -> JSONValue {
-        try parse(Array(text.utf8), maximumDepth: maximumDepth, maximumBytes: maximumBytes)
+        try parse(
+            Array(text.utf8),
+            maximumDepth: maximumDepth,
+            maximumBytes: maximumBytes,
+            maximumValues: maximumValues
+        )
     }
 
     /// Reads one JSON text out of borrowed memory; nothing of it is kept.
@@ -48,7 +61,9 @@ extension JSONValue {
     public static func parse(
         _ buffer: UnsafeRawBufferPointer,
         maximumDepth: Int = 64,
-        maximumBytes: Int = 16 << 20
+        maximumBytes: Int = 16 << 20,
+        maximumValues: Int = .max,
+        maximumMarks: Int = JSONValue.maximumMarks
     ) throws(JSONError) -> JSONValue {
         guard buffer.count <= maximumBytes else {
             throw JSONError(offset: maximumBytes, line: 1, expected: .fewerBytes)
@@ -59,7 +74,9 @@ extension JSONValue {
         var parser = unsafe JSONParser(
             start: start,
             count: buffer.count,
-            maximumDepth: maximumDepth
+            maximumDepth: maximumDepth,
+            maximumValues: maximumValues,
+            maximumMarks: maximumMarks
         )
         return try parser.document()
     }
@@ -74,13 +91,23 @@ struct JSONParser {
     private let start: UnsafeRawPointer
     private let count: Int
     private let maximumDepth: Int
+    private let maximumMarks: Int
+    private var valuesLeft: Int
     private var at = 0
     private var depth = 0
 
-    init(start: UnsafeRawPointer, count: Int, maximumDepth: Int) {
+    init(
+        start: UnsafeRawPointer,
+        count: Int,
+        maximumDepth: Int,
+        maximumValues: Int,
+        maximumMarks: Int
+    ) {
         unsafe self.start = start
         self.count = count
         self.maximumDepth = maximumDepth
+        self.maximumMarks = maximumMarks
+        valuesLeft = maximumValues
     }
 
     /// The byte at `place`, which the caller knows to be below `count`.
@@ -120,7 +147,14 @@ struct JSONParser {
         guard at == count else { throw failure(.end, at: at) }
     }
 
+    @inline(__always)
+    private mutating func countValue() throws(JSONError) {
+        guard valuesLeft > 0 else { throw failure(.fewerValues, at: at) }
+        valuesLeft -= 1
+    }
+
     mutating func value() throws(JSONError) -> JSONValue {
+        try countValue()
         switch current {
         case UInt8(ascii: "\""):
             return .string(try quotedString())
@@ -260,8 +294,11 @@ extension JSONParser {
     /// Passes over one value.
     mutating func skip() throws(JSONError) {
         switch kind {
-        case .string: _ = try skipString()
+        case .string:
+            try countValue()
+            _ = try skipString()
         case .object:
+            try countValue()
             var goesOn = try enterObject()
             while goesOn {
                 guard current == UInt8(ascii: "\"") else { throw failure(.key, at: at) }
@@ -271,12 +308,15 @@ extension JSONParser {
                 goesOn = try nextMember()
             }
         case .array:
+            try countValue()
             var goesOn = try enterArray()
             while goesOn {
                 try skip()
                 goesOn = try nextElement()
             }
-        case .number: _ = try numeral()
+        case .number:
+            try countValue()
+            _ = try numeral()
         case .boolean, .null, .none: _ = try value()
         }
     }
@@ -309,6 +349,13 @@ extension JSONParser {
                 // Escapes are ASCII, so the text is valid with them where it is valid without.
                 let bytes = unsafe UnsafeRawBufferPointer(start: start + first, count: at - first)
                 guard unsafe isASCII || isUTF8(bytes) else { throw failure(.unicode, at: first) }
+                if hasEscapes, bytes.count >= MarkRun.shortestBytes {
+                    // What the escapes stand for may be marks.
+                    at = first - 1
+                    _ = try quotedString()
+                    return true
+                }
+                if !isASCII { unsafe try checkMarks(bytes, at: first) }
                 at += 1
                 return hasEscapes
             }
@@ -384,7 +431,18 @@ extension JSONParser {
         guard let text = unsafe String(validating: bytes, as: UTF8.self) else {
             throw failure(.unicode, at: from)
         }
+        unsafe try checkMarks(bytes, at: from)
         return text
+    }
+
+    private func checkMarks(
+        _ bytes: UnsafeRawBufferPointer,
+        at place: Int
+    ) throws(JSONError) {
+        guard bytes.count >= MarkRun.shortestBytes, maximumMarks < .max else { return }
+        guard unsafe MarkRun.isWithin(maximumMarks, bytes) else {
+            throw failure(.fewerMarks, at: place)
+        }
     }
 
     /// Reads the rest of a string that holds an escape; `at` is on its first backslash.
@@ -401,6 +459,11 @@ extension JSONParser {
                 at += 1
                 guard let text = String(validating: bytes, as: UTF8.self) else {
                     throw failure(.unicode, at: first)
+                }
+                if bytes.count >= MarkRun.shortestBytes, maximumMarks < .max,
+                    !MarkRun.isWithin(maximumMarks, bytes)
+                {
+                    throw failure(.fewerMarks, at: first)
                 }
                 return text
             case UInt8(ascii: "\\"):

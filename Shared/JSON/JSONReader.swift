@@ -26,6 +26,7 @@ public struct JSONReader: ~Copyable {
     ///   - bytes: UTF-8, without a BOM.
     ///   - maximumDepth: How many arrays and objects may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
+    ///   - maximumValues: How many values there may be in all, those that are skipped among them.
     ///   - body: Has the value in its reader; what it leaves is skipped.
     /// - Returns: What `body` returns.
     /// - Throws: `JSONError` for what `JSONValue.parse` refuses, read or not.
@@ -34,6 +35,7 @@ public struct JSONReader: ~Copyable {
         _ bytes: [UInt8],
         maximumDepth: Int = 64,
         maximumBytes: Int = 16 << 20,
+        maximumValues: Int = .max,
         _ body: (inout JSONReader) throws(JSONError) -> Value
     ) throws(JSONError) -> Value {
         guard bytes.count <= maximumBytes else {
@@ -45,7 +47,13 @@ public struct JSONReader: ~Copyable {
                 return .failure(JSONError(offset: 0, line: 1, expected: .value))
             }
             var reader = JSONReader(
-                unsafe JSONParser(start: start, count: buffer.count, maximumDepth: maximumDepth)
+                unsafe JSONParser(
+                    start: start,
+                    count: buffer.count,
+                    maximumDepth: maximumDepth,
+                    maximumValues: maximumValues,
+                    maximumMarks: JSONValue.maximumMarks
+                )
             )
             do throws(JSONError) {
                 return .success(try reader.document(body))

@@ -99,7 +99,10 @@ package struct PostgresRow: Sendable {
         try decode(column, "bytes") { cell in cell.rawBytes }
     }
     package func jsonOrNil(_ column: PostgresColumn) throws(PostgresError) -> JSONValue? {
-        try decode(column, "JSON") { cell in try? JSONValue.parse(cell.jsonBytes) }
+        try decode(column, "JSON") { cell in
+            // What was stored before strings were bounded must still be read.
+            try? JSONValue.parse(cell.jsonBytes, maximumMarks: .max)
+        }
     }
     package func uuidOrNil(_ column: PostgresColumn) throws(PostgresError) -> String? {
         try decode(column, "a uuid") { cell in cell.uuid }

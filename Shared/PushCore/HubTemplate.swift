@@ -1,3 +1,5 @@
+package import JSON
+
 /// Azure's templates: a device says once how its messages look, a send brings only the words (the
 /// sheet of Azure Notification Hubs, section 7).
 package enum HubTemplate {
@@ -22,9 +24,9 @@ package enum HubTemplate {
     package struct Send: Sendable, Equatable {
         package var name: String
         /// Texts by their names in lower case: case does not count.
-        package var properties: [String: String]
+        package var properties: TextMap<String>
 
-        package init(name: String, properties: [String: String]) {
+        package init(name: String, properties: TextMap<String>) {
             self.name = name
             self.properties = properties
         }

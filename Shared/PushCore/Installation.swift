@@ -109,7 +109,7 @@ extension Installation {
         return object
     }
 
-    private static let ownFields: Set<String> = [
+    private static let ownFields: TextSet = [
         "deviceType", "installationId", "timeZone", "apnsTopic", "vendor", "deviceProfile",
         "channels", "badge", "valid", "objectId", "createdAt", "updatedAt",
     ]
@@ -123,7 +123,7 @@ extension Installation {
     /// alone.
     package mutating func take(
         _ object: JSONObject,
-        changed: Set<String>,
+        changed: TextSet,
         now: Instant,
         isChannel: (String) -> Bool = ChannelName.isValid
     ) throws(InstallationError) {
@@ -139,7 +139,7 @@ extension Installation {
         apnsTopic = try reader.string("apnsTopic", maximumBytes: 256)
         vendor = try reader.string("vendor", maximumBytes: 64)
         deviceProfile = try reader.deviceProfile()
-        let known = Set(channels)
+        let known = TextSet(channels)
         channels = try reader.channels { known.contains($0) || isChannel($0) }
         hasChannels = reader.has("channels")
         badge = try reader.badge()
@@ -191,7 +191,7 @@ extension Installation {
         }
     }
 
-    private static let tokenFields: Set<String> = [
+    private static let tokenFields: TextSet = [
         "deviceToken", "registrationId", "subscriptionUri",
     ]
 
@@ -261,7 +261,7 @@ struct InstallationFields {
         guard let list = value.array else { throw .wrongType("channels", "an array of strings") }
         guard list.count <= 2000 else { throw .wrongType("channels", "at most 2000 names") }
         var channels: [String] = []
-        var seen: Set<String> = []
+        var seen: TextSet = []
         for entry in list {
             guard let name = entry.string else {
                 throw .wrongType("channels", "an array of strings")

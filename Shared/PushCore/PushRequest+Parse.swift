@@ -18,7 +18,7 @@ extension PushRequest {
     /// LeanCloud counts less as this.
     private static let minimumFlowControl = 1000
 
-    private static let knownFields: Set<String> = [
+    private static let knownFields: TextSet = [
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
         "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
@@ -40,6 +40,13 @@ extension PushRequest {
         now: Instant
     ) throws(PushRequestError) -> PushRequest {
         let fields = FieldReader(object)
+        // Postgres keeps no text with one, and says so only by an error of its own.
+        for (field, value) in object where field.utf8.contains(0) || value.holdsNUL {
+            throw PushRequestError(
+                String(field.prefix(100)),
+                .invalid("must not hold a NUL character")
+            )
+        }
         for field in unsupportedFields where fields.has(field) {
             throw PushRequestError(field, .unsupported)
         }
@@ -214,7 +221,7 @@ extension PushRequest {
             throw PushRequestError("template.name", .missing("letters, digits and _ @ # . : -"))
         }
         try reader.stringMap("properties")
-        var properties: [String: String] = [:]
+        var properties: TextMap<String> = [:]
         for (key, value) in try reader.object("properties") ?? [:] {
             properties[key.lowercased()] = value.string
         }
@@ -529,7 +536,7 @@ struct FieldReader {
             )
         }
         var result: [String] = []
-        var seen: Set<String> = []
+        var seen: TextSet = []
         for (index, value) in list.enumerated() {
             guard let text = value.string else {
                 throw wrong("\(field)[\(index)]", "a string", value)

@@ -25,7 +25,7 @@ package enum PushTemplate {
     private static let maximumFallbackBytes = 256
 
     /// What becomes part of a header, or decides between platforms, is the same for all devices.
-    private static let plainKeys: Set<String> = [
+    private static let plainKeys: TextSet = [
         "collapse-id", "apns-push-type", "apns-priority", "_notificationChannel",
     ]
 

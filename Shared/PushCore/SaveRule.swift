@@ -78,7 +78,7 @@ extension SaveRequest {
         case .azure:
             if let objectID { return named(objectID, among: known) }
             let holder = known.first {
-                $0.installationID != nil && $0.installationID == keys.installationID
+                $0.installationID != nil && $0.installationID.isSame(as: keys.installationID)
             }
             return SaveDecision(target: holder.map { .update(objectID: $0.objectID) } ?? .create)
         }
@@ -91,7 +91,7 @@ extension SaveRequest {
     ) -> [(objectID: String, Displacement)] {
         known.compactMap { other in
             guard other.app == kept.app, other.objectID != kept.objectID else { return nil }
-            if other.installationID != nil, other.installationID == kept.installationID {
+            if other.installationID != nil, other.installationID.isSame(as: kept.installationID) {
                 return (other.objectID, .deleted)
             }
             guard other.token != nil, other.sharesRoute(with: kept) else { return nil }
@@ -114,7 +114,7 @@ extension SaveRequest {
     /// the older record of the same device, and stays.
     private func leanCloudTarget(among known: [Installation]) -> SaveDecision.Target {
         let byID = known.first {
-            $0.installationID != nil && $0.installationID == keys.installationID
+            $0.installationID != nil && $0.installationID.isSame(as: keys.installationID)
         }
         let byToken = known.filter { $0.holds(keys) }
         if let byID {
@@ -155,7 +155,9 @@ extension SaveRequest {
         } else if keys.deviceToken == nil, id == nil {
             throw InstallationError(code: 135, "deviceToken or installationId must be given")
         }
-        if let id, let own = known.first(where: { $0.installationID == id }) { match = own }
+        if let id, let own = known.first(where: { $0.installationID.isSame(as: id) }) {
+            match = own
+        }
         let holders = known.filter { $0.names(keys) }
         guard holders.count <= Self.maximumHolders else {
             throw InstallationError(code: 132, "too many installations have the deviceToken")
@@ -166,15 +168,15 @@ extension SaveRequest {
 
     private func refuseChangesOfIdentity(of named: Installation) throws(InstallationError) {
         let (id, ownID) = (keys.installationID, named.installationID)
-        if let id, let ownID, id != ownID {
+        if let id, let ownID, !id.isSame(as: ownID) {
             throw InstallationError(code: 136, "installationId may not be changed")
         }
         if let token = keys.deviceToken, let own = named.deviceToken, id == nil, ownID == nil,
-            token != Installation.Keys.parseToken(own)
+            !token.isSame(as: Installation.Keys.parseToken(own))
         {
             throw InstallationError(code: 136, "deviceToken may not be changed")
         }
-        if let type = keys.deviceType, type != named.deviceType {
+        if let type = keys.deviceType, !type.isSame(as: named.deviceType) {
             throw InstallationError(code: 136, "deviceType may not be changed")
         }
     }
@@ -189,7 +191,7 @@ extension SaveRequest {
             )
         }
         // Only who names the id himself may clean up after himself.
-        guard keys.installationID != nil, match.deviceToken != keys.deviceToken else {
+        guard keys.installationID != nil, !match.deviceToken.isSame(as: keys.deviceToken) else {
             return SaveDecision(target: .update(objectID: match.objectID))
         }
         return SaveDecision(
@@ -228,7 +230,8 @@ extension SaveRequest {
     }
 
     private func isOfSameApp(_ other: Installation) -> Bool {
-        keys.appIdentifier == nil || other.fields["appIdentifier"]?.string == keys.appIdentifier
+        keys.appIdentifier == nil
+            || other.fields["appIdentifier"]?.string.isSame(as: keys.appIdentifier) ?? false
     }
 }
 
@@ -246,7 +249,7 @@ extension Installation {
     fileprivate func names(_ keys: Keys) -> Bool {
         if holds(keys) { return true }
         guard let wanted = keys.deviceToken, let own = deviceToken else { return false }
-        return Keys.parseToken(own) == wanted && environment.mayBe(keys.environment)
+        return Keys.parseToken(own).isSame(as: wanted) && environment.mayBe(keys.environment)
     }
 
     fileprivate func sharesRoute(with other: Installation) -> Bool {

@@ -125,10 +125,13 @@ package struct CloudEvent: Sendable, Equatable {
         return text
     }
 
+    /// 10,000 tokens have three fields each.
+    private static let maximumValues = 200_000
+
     private static func object(_ bytes: [UInt8]) throws(DeadLetterReason) -> JSONObject {
         let value: JSONValue
         do throws(JSONError) {
-            value = try JSONValue.parse(bytes)
+            value = try JSONValue.parse(bytes, maximumValues: maximumValues)
         } catch {
             throw DeadLetterReason(.invalidJSON, error.description)
         }

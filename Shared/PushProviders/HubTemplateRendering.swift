@@ -1,4 +1,4 @@
-internal import JSON
+package import JSON
 package import PushCore
 
 /// Fills one device's template with a send's words (the sheet of Azure Notification Hubs, section 7).
@@ -24,7 +24,7 @@ package struct DeviceTemplate: Sendable {
     /// The message for one platform, as a push that names it natively would bring it.
     package func native(
         for platform: Platform,
-        _ properties: [String: String],
+        _ properties: TextMap<String>,
         now: Instant
     ) throws(RenderingError) -> PushRequest.NativePayloads {
         if let expiry, expiry <= now {
@@ -69,7 +69,7 @@ package struct DeviceTemplate: Sendable {
         return headers.removeValue(forKey: key)?.string
     }
 
-    private func json(_ properties: [String: String]) throws(RenderingError) -> JSONObject {
+    private func json(_ properties: TextMap<String>) throws(RenderingError) -> JSONObject {
         guard let value = try? JSONValue.parse(Array(body.utf8)), value.object != nil else {
             throw .invalid(field: "the device's template", problem: "must be a JSON object")
         }
@@ -85,7 +85,7 @@ package struct DeviceTemplate: Sendable {
     )
 
     /// XML, JSON, or one expression that is the whole body.
-    private func text(_ properties: [String: String]) throws(RenderingError) -> String {
+    private func text(_ properties: TextMap<String>) throws(RenderingError) -> String {
         if body.unicodeScalars.first(where: { !$0.properties.isWhitespace }) == "<" {
             guard let filled = HubExpression.fill(xml: body, properties) else {
                 throw .invalid(
@@ -136,7 +136,7 @@ struct HubExpression: Equatable {
     static let maximumBytes = 16 * 1024
 
     /// Ends early where there is no room left, which `room` then says by being negative.
-    func text(_ properties: [String: String], room: inout Int) -> String {
+    func text(_ properties: TextMap<String>, room: inout Int) -> String {
         var result = ""
         for part in parts where room >= 0 {
             let text =
@@ -151,7 +151,7 @@ struct HubExpression: Equatable {
     }
 
     /// As it stands in a JSON template: a bare number where it says so and is one.
-    private func value(_ properties: [String: String], room: inout Int) -> JSONValue {
+    private func value(_ properties: TextMap<String>, room: inout Int) -> JSONValue {
         if !isJoined, parts.count == 1, case .property(let name, .number) = parts[0],
             let text = properties[name], Self.isNumber(text)
         {
@@ -177,7 +177,7 @@ struct HubExpression: Equatable {
     /// A JSON template, filled: only its string values carry expressions.
     ///
     /// - Returns: `nil` where the words come to more than `maximumBytes`.
-    static func fill(_ value: JSONValue, _ properties: [String: String]) -> JSONValue? {
+    static func fill(_ value: JSONValue, _ properties: TextMap<String>) -> JSONValue? {
         var room = maximumBytes
         let filled = fill(value, properties, room: &room)
         guard room >= 0 else { return nil }
@@ -186,7 +186,7 @@ struct HubExpression: Equatable {
 
     private static func fill(
         _ value: JSONValue,
-        _ properties: [String: String],
+        _ properties: TextMap<String>,
         room: inout Int
     ) -> JSONValue {
         guard room >= 0 else { return value }
@@ -208,7 +208,7 @@ struct HubExpression: Equatable {
     ///
     /// - Returns: `nil` for what is no XML, or declares a document type, and where the words come
     ///   to more than `maximumBytes`.
-    static func fill(xml: String, _ properties: [String: String]) -> String? {
+    static func fill(xml: String, _ properties: TextMap<String>) -> String? {
         var room = maximumBytes
         var result = ""
         var rest = xml[...]
@@ -243,7 +243,7 @@ struct HubExpression: Equatable {
     /// A run of character data; the blanks around it stay.
     private static func filled(
         run: Substring,
-        _ properties: [String: String],
+        _ properties: TextMap<String>,
         room: inout Int
     ) -> String {
         let inner = run.drop { $0.isWhitespace }
@@ -259,7 +259,7 @@ struct HubExpression: Equatable {
     /// A tag with its attributes' values filled, and where the text goes on.
     private static func filled(
         tag: Substring,
-        _ properties: [String: String],
+        _ properties: TextMap<String>,
         room: inout Int
     ) -> (String, Substring.Index)? {
         var result = ""

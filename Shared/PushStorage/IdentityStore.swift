@@ -49,7 +49,7 @@ package struct IdentityStore: Sendable {
             SELECT \(Self.columns) FROM identities WHERE app = $1 AND id = ANY ($2::text[])
             ORDER BY id
             """,
-            [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+            [.text(app), .textArray(TextSet(objectIDs).sorted())]
         ).rows.map(Self.identity)
     }
 
@@ -116,7 +116,7 @@ package struct IdentityStore: Sendable {
     ) async throws -> Int {
         var compiler = WhereCompiler(
             app: app,
-            parameters: [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+            parameters: [.text(app), .textArray(TextSet(objectIDs).sorted())]
         )
         let matches = try compiler.identities(condition, as: "n")
         return try await database.ask(

@@ -145,7 +145,7 @@ extension InstallationBatch {
 
     /// All keys of a batch.
     private struct Wanted {
-        var lockNames: Set<String> = []
+        var lockNames: TextSet = []
         private var objects: [(app: String, id: String)] = []
         private var ids: [(app: String, id: String)] = []
         private var routes: [(app: String, route: DeviceKeys.Route)] = []
@@ -354,7 +354,7 @@ extension InstallationBatch {
             .textArray(values.map(value))
         }
         let channels = changes.map { before, now in
-            before?.channels.isIdentical(to: now.channels) == true
+            before?.channels.areSame(as: now.channels) == true
                 ? nil : Self.arrayLiteral(now.channels)
         }
         let fields = changes.map { before, now -> JSONValue? in
@@ -417,26 +417,14 @@ extension JSONValue {
     }
 }
 
-// Texts that Swift calls equal, because they mean the same characters, may be other bytes.
-
-extension [String] {
-    fileprivate func isIdentical(to other: [String]) -> Bool {
-        count == other.count && zip(self, other).allSatisfy { $0.isIdentical(to: $1) }
-    }
-}
-
-extension String {
-    fileprivate func isIdentical(to other: String) -> Bool {
-        utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
-    }
-}
+// Texts are compared byte by byte wherever they are compared; members here by their order too.
 
 extension JSONObject {
     /// The same members in the same order, byte by byte.
     fileprivate func isIdentical(to other: JSONObject) -> Bool {
         count == other.count
             && zip(self, other).allSatisfy { mine, others in
-                mine.key.isIdentical(to: others.key) && mine.value.isIdentical(to: others.value)
+                mine.key.isSame(as: others.key) && mine.value.isIdentical(to: others.value)
             }
     }
 }
@@ -444,7 +432,6 @@ extension JSONObject {
 extension JSONValue {
     fileprivate func isIdentical(to other: JSONValue) -> Bool {
         switch (self, other) {
-        case (.string(let mine), .string(let others)): mine.isIdentical(to: others)
         case (.array(let mine), .array(let others)):
             mine.count == others.count
                 && zip(mine, others).allSatisfy { $0.isIdentical(to: $1) }

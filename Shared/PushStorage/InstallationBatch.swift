@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 import PushCore
 
@@ -8,10 +9,10 @@ struct DeviceKeys: Sendable, Equatable {
         var token: String
     }
 
-    var installationIDs: Set<String> = []
+    var installationIDs: TextSet = []
     var routes: Set<Route> = []
     /// Parse's `deviceToken`, which need not lead anywhere.
-    var unroutedTokens: Set<String> = []
+    var unroutedTokens: TextSet = []
 
     mutating func formUnion(_ other: DeviceKeys) {
         installationIDs.formUnion(other.installationIDs)
@@ -54,7 +55,7 @@ struct InstallationBatch {
 
         var app: String
         var kind: Kind
-        var text: String
+        var text: ExactText
     }
 
     /// - Parameters:
@@ -77,13 +78,14 @@ struct InstallationBatch {
         var keys: Set<Key> = []
         let app = installation.app
         if let id = installation.installationID {
-            keys.insert(Key(app: app, kind: .installationID, text: id))
+            keys.insert(Key(app: app, kind: .installationID, text: ExactText(id)))
         }
         if let token = installation.token {
-            keys.insert(Key(app: app, kind: .token, text: token))
+            keys.insert(Key(app: app, kind: .token, text: ExactText(token)))
         }
         if let token = installation.deviceToken {
-            keys.insert(Key(app: app, kind: .token, text: Installation.Keys.parseToken(token)))
+            let token = ExactText(Installation.Keys.parseToken(token))
+            keys.insert(Key(app: app, kind: .token, text: token))
         }
         return keys
     }
@@ -106,10 +108,10 @@ struct InstallationBatch {
         let (app, request) = (save.app, save.request)
         var keys: Set<Key> = []
         if let id = request.effectiveInstallationID {
-            keys.insert(Key(app: app, kind: .installationID, text: id))
+            keys.insert(Key(app: app, kind: .installationID, text: ExactText(id)))
         }
         for token in [request.keys.token, request.keys.deviceToken].compactMap(\.self) {
-            keys.insert(Key(app: app, kind: .token, text: token))
+            keys.insert(Key(app: app, kind: .token, text: ExactText(token)))
         }
         var known = installations(holding: keys)
         if let objectID = request.objectID, !known.contains(where: { $0.objectID == objectID }),
@@ -140,7 +142,7 @@ struct InstallationBatch {
             delete(RowID(app: save.app, objectID: objectID))
         }
         // Who has no key that he had not before takes nothing from anybody.
-        if !keys.isEmpty || kept.deviceToken != existing?.deviceToken {
+        if !keys.isEmpty || !kept.deviceToken.isSame(as: existing?.deviceToken) {
             displace(by: kept, save)
             remember(kept)
         }
@@ -178,7 +180,7 @@ struct InstallationBatch {
         changedFrom existing: Installation?
     ) -> DeviceKeys {
         var keys = DeviceKeys()
-        if let id = kept.installationID, id != existing?.installationID {
+        if let id = kept.installationID, !(existing?.installationID).isSame(as: id) {
             keys.installationIDs.insert(id)
         }
         let hasNewRoute =
@@ -201,7 +203,8 @@ struct InstallationBatch {
     var vacated: [RowID] {
         changed.filter { row in
             guard let before = before[row], let now = current[row] else { return false }
-            return before.installationID != now.installationID || before.token != now.token
+            return !before.installationID.isSame(as: now.installationID)
+                || before.token != now.token
                 || before.platform != now.platform || before.environment != now.environment
         }
     }

@@ -1,3 +1,4 @@
+import JSON
 import Observability
 import Postgres
 import PushCore

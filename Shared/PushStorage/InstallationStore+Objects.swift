@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 package import PushCore
 
@@ -9,7 +10,7 @@ extension InstallationStore {
             SELECT \(Self.columns) FROM installations
             WHERE app = $1 AND object_id = ANY ($2::text[]) ORDER BY object_id
             """,
-            [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+            [.text(app), .textArray(TextSet(objectIDs).sorted())]
         ).rows.map(Self.installation)
     }
 
@@ -19,7 +20,7 @@ extension InstallationStore {
         objectIDs: [String],
         where condition: Where
     ) async throws -> Int {
-        let named: [PostgresValue] = [.text(app), .textArray(Array(Set(objectIDs)).sorted())]
+        let named: [PostgresValue] = [.text(app), .textArray(TextSet(objectIDs).sorted())]
         var compiler = WhereCompiler(app: app, parameters: named)
         let matches = try compiler.installations(condition, as: "n")
         let (sql, parameters) = (

@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 package import PushCore
 
@@ -93,7 +94,7 @@ package struct InstallationStore: Sendable {
     /// - Returns: How many there were.
     package func delete(app: String, objectIDs: [String]) async throws -> Int {
         let parameters: [PostgresValue] = [
-            .text(app), .textArray(Array(Set(objectIDs)).sorted()),
+            .text(app), .textArray(TextSet(objectIDs).sorted()),
         ]
         return try await database.transaction { transaction in
             try await transaction.pipeline([

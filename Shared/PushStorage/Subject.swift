@@ -24,11 +24,11 @@ package struct Subject: Sendable, Equatable {
 /// The texts by which Carillon knows a subject.
 struct SubjectNames: Equatable, Sendable {
     /// Of its installations; what most of its deliveries are filed under.
-    private(set) var objectIDs: Set<String> = []
+    private(set) var objectIDs: TextSet = []
     /// Of its tokens, in hex: what the deliveries of pushes that name tokens are filed under.
-    private(set) var tokenHashes: Set<String> = []
+    private(set) var tokenHashes: TextSet = []
     /// All that a text may name it by: the ids, and the tokens in the forms that they are written in.
-    private(set) var texts: Set<String> = []
+    private(set) var texts: TextSet = []
 
     private static let tokenFields = [
         "deviceToken", "registrationId", "deviceUri", "subscriptionUri", "pushChannel",
@@ -66,15 +66,15 @@ struct SubjectNames: Equatable, Sendable {
     }
 
     var json: JSONValue {
-        func list(_ set: Set<String>) -> JSONValue { .array(set.sorted().map(JSONValue.string)) }
+        func list(_ set: TextSet) -> JSONValue { .array(set.sorted().map(JSONValue.string)) }
         return [
             "objectIds": list(objectIDs), "tokenHashes": list(tokenHashes), "texts": list(texts),
         ]
     }
 
     init(_ json: JSONValue) {
-        func set(_ name: String) -> Set<String> {
-            Set((json[name]?.array ?? []).compactMap(\.string))
+        func set(_ name: String) -> TextSet {
+            TextSet((json[name]?.array ?? []).compactMap(\.string))
         }
         objectIDs = set("objectIds")
         tokenHashes = set("tokenHashes")
@@ -90,22 +90,22 @@ struct Redaction {
     /// In the place of a name where an audience is still to be found: nobody is called so.
     static let nobody = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
 
-    private let names: Set<String>
+    private let names: TextSet
     /// Those that are looked for inside of other texts: a short one may be a word of any.
     private let longNames: NameSearch
 
     /// Words of requests and of payloads: a user who is called one of them is not looked for there.
-    private static let vocabulary: Set<String> = [
+    private static let vocabulary: TextSet = [
         "all", "apns", "dev", "fcm", "high", "ios", "android", "windows", "wp", "wns", "mpns",
         "normal", "prod", "production", "sandbox", "default", "Date", "GeoPoint", "Pointer",
         "_User", "_Installation", "Increment", "Decrement", "true", "false", "alert",
     ]
     /// Fields of a condition whose values are names.
-    private static let namingFields: Set<String> = [
+    private static let namingFields: TextSet = [
         "objectId", "installationId", "deviceToken", "registrationId", "deviceUri",
         "subscriptionUri", "owner", "user", "userId", "identity",
     ]
-    private static let lists: Set<String> = ["installations", "identities", "tokens"]
+    private static let lists: TextSet = ["installations", "identities", "tokens"]
 
     init(_ names: SubjectNames) {
         self.names = names.texts

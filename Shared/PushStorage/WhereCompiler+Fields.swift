@@ -199,7 +199,7 @@ extension WhereCompiler {
             let list = bind(.integerArray(members.dates)) + "::bigint[]"
             tests.append { "carillon_instant(\($0)) = ANY (\(list))" }
         }
-        for (className, ids) in members.pointers.sorted(by: { $0.key < $1.key }) {
+        for (className, ids) in members.pointers.sortedByKey() {
             let className = bind(text: className)
             let list = bind(.textArray(ids)) + "::text[]"
             tests.append { value in
@@ -655,7 +655,7 @@ struct WhereMembers {
     private(set) var points: [JSONValue] = []
     /// Milliseconds since 1970: one moment has many texts.
     private(set) var dates: [Int?] = []
-    private(set) var pointers: [String: [String?]] = [:]
+    private(set) var pointers: TextMap<[String?]> = [:]
     private var values: [WhereValue]
 
     init(_ values: [WhereValue]) {
@@ -671,12 +671,12 @@ struct WhereMembers {
         guard containable.count <= limit else { return [] }
         values.removeAll(where: \.isContainable)
         sort()
-        var seen: Set<String> = []
+        var seen: TextSet = []
         return containable.map(\.json).filter { seen.insert($0.text).inserted }
     }
 
     private mutating func sort() {
-        (exact, points, dates, pointers) = ([], [], [], [:])
+        (exact, points, dates, pointers) = ([], [], [], TextMap())
         for value in values {
             switch value {
             case .null, .bool, .integer, .double, .string, .structure: exact.append(value.json)

@@ -21,7 +21,7 @@ package struct WhereCompiler: Sendable {
     package private(set) var parameters: [PostgresValue]
     private let app: String
     private var appParameter: String?
-    private var known: [String: String] = [:]
+    private var known: TextMap<String> = [:]
     private var tables = 0
 
     /// Up to this many values an index is asked for each; more are compared by hashing.

@@ -1,6 +1,7 @@
 import JSON
 import PushCore
 import PushEvents
+import Support
 import Testing
 
 @testable import Dispatcher
@@ -38,6 +39,43 @@ struct EventBatchTests {
             now: now,
             digest: digest
         )
+    }
+
+    @Test(
+        "A record of equivalent keys costs what one of its size costs, and is one dead letter or push"
+    )
+    func equivalentKeys() {
+        func event(_ keys: [String]) -> String {
+            let data = JSONObject(keys.map { ($0, "x") }).text
+            return "{\"app\":\"shop\",\"channels\":[\"news\"],\"data\":\(data)}"
+        }
+        let dear = event(HostileText.keys(1500))
+        let cheap = event(HostileText.benignKeys(1500))
+        #expect(dear.utf8.count == cheap.utf8.count)
+        let ratio = HostileText.costRatio(of: { _ = batch([dear]) }, to: { _ = batch([cheap]) })
+        #expect(ratio < 20)
+    }
+
+    @Test("Who is named in two equivalent forms is two, and gets two pushes")
+    func equivalentNames() {
+        let batch = batch([
+            "{\"app\":\"shop\",\"identities\":[\"caf\u{e9}\",\"cafe\u{301}\",\"caf\u{e9}\"],\"data\":{\"alert\":\"x\"}}"
+        ])
+        #expect(batch.usable.first?.event.request.namedDevices == 2)
+    }
+
+    @Test("A NUL anywhere in a record makes it a dead letter, not an error of the database")
+    func nul() {
+        let records = [
+            #"{"app":"shop","channels":["news"],"data":{"alert":"a\u0000b"}}"#,
+            #"{"app":"shop","channels":["news"],"data":{"a\u0000b":1}}"#,
+            #"{"app":"shop","channels":["news"],"data":{"a":[{"b":["\u0000"]}]}}"#,
+            #"{"app":"shop","channels":["news"],"data":{"a":1},"later":"\u0000"}"#,
+        ]
+        let batch = batch(records)
+        #expect(batch.usable.isEmpty)
+        #expect(batch.unusable.count == records.count)
+        #expect(batch.unusable.allSatisfy { $0.reason.detail.contains("NUL") })
     }
 
     @Test("the same event twice in one batch is one push")

@@ -588,6 +588,38 @@ extension EndToEndTests {
             )
             #expect(broken.status == 400 && broken.code == 107)
         }
+
+        @Test("Floods of equivalent keys and of brackets hold nobody up, with a key or without")
+        func floods() async throws {
+            let parse = try await ParseBench()
+            let keys = JSONObject(HostileText.keys(4000).map { ($0, .null) }).bytes
+            let brackets = Array(
+                ("{\"a\":[" + String(repeating: "[],", count: 250_000) + "[]]}").utf8
+            )
+            let clock = ContinuousClock()
+            for path in ["/parse/installations", "/1.1/batch", "/1.1/installations"] {
+                let isParse = path.hasPrefix("/parse")
+                for headers in [
+                    ["Content-Type": "text/plain"],
+                    isParse ? parse.restHeaders : parse.bench.app.clientHeaders,
+                ] {
+                    for body in [keys, brackets] {
+                        let start = clock.now
+                        let answer = try await http(
+                            "POST",
+                            parse.bench.registration + path,
+                            headers: headers,
+                            bytes: body
+                        )
+                        #expect((400..<500).contains(answer.status), "\(path)")
+                        // It took 5 s of a loop; a debug build on a busy machine is slow by itself.
+                        #expect(clock.now - start < .seconds(4), "\(path)")
+                        let isUnproved = headers.count == 1
+                        #expect(isUnproved == [401, 403].contains(answer.status), "\(path)")
+                    }
+                }
+            }
+        }
     }
 }
 

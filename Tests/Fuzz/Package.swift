@@ -34,8 +34,16 @@ let package = Package(
         // and no socket, and its names are internal to the room.
         .target(
             name: "HTTP1",
+            dependencies: ["JSON"],
             path: "Sources/HTTP1",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
+        ),
+        // Of registration only what reads a stranger's body for who he says he is.
+        .target(
+            name: "Credentials",
+            dependencies: ["JSON"],
+            path: "Sources/Credentials",
+            swiftSettings: settings
         ),
         .target(
             name: "Observability",
@@ -64,7 +72,9 @@ let package = Package(
         ),
         .executableTarget(
             name: "Fuzz",
-            dependencies: ["JSON", "HTTP1", "HTTP2", "Postgres", "PushCore", "WhereSQL"],
+            dependencies: [
+                "Credentials", "JSON", "HTTP1", "HTTP2", "Postgres", "PushCore", "WhereSQL",
+            ],
             path: "Sources/Fuzz",
             swiftSettings: settings
         ),

@@ -158,6 +158,35 @@ struct JSONValueTests {
         #expect(object["k0"] == nil)
     }
 
+    @Test("Removing every member of a large object one by one keeps order, count and lookups")
+    func removesInAnyOrder() {
+        var object = JSONObject((0..<1000).map { ("key \($0)", JSONValue($0)) })
+        for number in 0..<1000 where number % 3 != 0 {
+            #expect(object.removeValue(forKey: "key \(number)") == JSONValue(number))
+        }
+        #expect(object.removeValue(forKey: "key 1") == nil)
+        let left = stride(from: 0, to: 1000, by: 3).map { "key \($0)" }
+        #expect(object.keys == left && object.count == left.count)
+        #expect(object["key 999"] == 999 && object["key 998"] == nil)
+        object["key 1"] = "again"
+        #expect(object.keys == left + ["key 1"])
+        for key in left + ["key 1"] { object.removeValue(forKey: key) }
+        #expect(object.isEmpty && object.keys.isEmpty && Array(object).isEmpty)
+    }
+
+    @Test("Strings are compared by their bytes")
+    func comparesBytes() {
+        #expect(JSONValue.string("caf\u{e9}") != .string("cafe\u{301}"))
+        #expect(JSONValue.array(["caf\u{e9}"]) != .array(["cafe\u{301}"]))
+        #expect(TextSet(["caf\u{e9}", "cafe\u{301}", "caf\u{e9}"]).count == 2)
+        #expect(
+            ["b", "cafe\u{301}", "caf\u{e9}", "cafz"].sortedByBytes().map(\.utf8.count) == [
+                1, 6, 4, 5,
+            ]
+        )
+        #expect("12345678".precedes("123456789") && !"12345678a".precedes("12345678Z"))
+    }
+
     @Test("Objects are equal whatever the order of their members")
     func equality() {
         let left: JSONValue = ["a": 1, "b": [2]]

@@ -86,7 +86,7 @@ struct InstallationTests {
 
     private func make(_ object: JSONObject) throws -> Installation {
         var installation = Installation(app: "shop", objectID: "id", at: now)
-        try installation.take(object, changed: Set(object.keys), now: now)
+        try installation.take(object, changed: TextSet(object.keys), now: now)
         return installation
     }
 

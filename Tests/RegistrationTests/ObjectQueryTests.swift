@@ -210,26 +210,24 @@ struct LeanCloudFormTests {
 
     @Test("A browser's form stands for the call that it names")
     func forms() throws {
-        let query = try LeanCloudRequest(
-            request([
-                "_method": "GET", "_ApplicationId": "shop", "_ApplicationKey": "m,master",
-                "where": ["a": 1], "limit": 3,
-            ])
-        )
+        let asking = try request([
+            "_method": "GET", "_ApplicationId": "shop", "_ApplicationKey": "m,master",
+            "where": ["a": 1], "limit": 3,
+        ])
+        let query = try LeanCloudRequest(asking)
         #expect(query.method == .get)
-        #expect(query.credential.rights == .master)
+        #expect(try LeanCloudRequest.credential(of: asking) {}.rights == .master)
         #expect(query.parameters == ["where": ["a": 1], "limit": 3])
-        let update = try LeanCloudRequest(
-            request(
-                [
-                    "_method": "PUT", "_ApplicationId": "shop", "_ApplicationKey": "k",
-                    "badge": 0,
-                ],
-                target: "/1.1/installations/x?new=true"
-            )
+        let putting = try request(
+            [
+                "_method": "PUT", "_ApplicationId": "shop", "_ApplicationKey": "k",
+                "badge": 0,
+            ],
+            target: "/1.1/installations/x?new=true"
         )
+        let update = try LeanCloudRequest(putting)
         #expect(update.method == .put)
-        #expect(update.credential.rights == .client)
+        #expect(try LeanCloudRequest.credential(of: putting) {}.rights == .client)
         #expect(update.parameters == ["new": "true"])
         guard case .value(let body) = update.body else {
             Issue.record("a form has a body of its own")
@@ -241,7 +239,9 @@ struct LeanCloudFormTests {
     @Test("A form without a key, and one of an unknown method, is refused")
     func refused() throws {
         #expect(throws: LeanCloudError.unauthorized) {
-            try LeanCloudRequest(request(["_method": "GET", "_ApplicationId": "shop"]))
+            try LeanCloudRequest.credential(
+                of: request(["_method": "GET", "_ApplicationId": "shop"])
+            ) {}
         }
         #expect(throws: LeanCloudError.self) {
             try LeanCloudRequest(

@@ -12,9 +12,13 @@ struct ParseCallTests {
         headers: HTTPHeaders = [:],
         body: String = ""
     ) throws -> ParseCall {
-        try ParseCall(
-            try HTTPServerRequest(method, target, headers: headers, body: Array(body.utf8))
+        let request = try HTTPServerRequest(
+            method,
+            target,
+            headers: headers,
+            body: Array(body.utf8)
         )
+        return try ParseCall(request, from: ParseCredential(request))
     }
 
     @Test("A REST client says who it is by headers, under any of Parse's key names")

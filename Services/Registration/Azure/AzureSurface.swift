@@ -1,5 +1,6 @@
 import Cryptography
 import HTTPServer
+import JSON
 import Observability
 import PushCore
 import PushEvents
@@ -33,7 +34,7 @@ struct AzureSurface: Sendable {
     typealias Handler = @Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse
 
     /// The second segments of this surface's paths, in lower case.
-    private static let collections: Set<String> = [
+    private static let collections: TextSet = [
         "installations", "messages", "schedulednotifications", "registrations", "registrationids",
         "tags", "jobs", "feedbackcontainer", "feedback",
     ]

@@ -80,7 +80,7 @@ struct HubInstallation: Equatable, Sendable {
     var userID: String?
     var platform: HubPlatform
     var channel: HubChannel
-    var secondaryTiles: [String: HubChannel] = [:]
+    var secondaryTiles: TextMap<HubChannel> = [:]
     var pushVariables: JSONObject = [:]
     var expirationTime: String?
 
@@ -191,7 +191,7 @@ struct HubInstallation: Equatable, Sendable {
 
     /// What the push service would not be sent is refused here, where somebody reads the answer.
     private func check(headers: JSONObject, of template: String) throws(AzureError) {
-        var known: Set<String> = []
+        var known: TextSet = []
         for (name, value) in headers {
             let path = "templates.\(template).headers.\(name.prefix(60))"
             let name = name.lowercased()
@@ -233,7 +233,7 @@ struct HubInstallation: Equatable, Sendable {
         guard tags.count <= maximumTags else {
             throw AzureError("tags holds more than \(maximumTags) tags")
         }
-        guard tags.allSatisfy({ TagName.isValid($0) || before.contains($0) }) else {
+        guard tags.allSatisfy({ TagName.isValid($0) || before.holds($0) }) else {
             throw AzureError("a tag is 1 to 120 letters, digits and _ @ # . : -")
         }
     }
@@ -274,7 +274,7 @@ struct HubInstallation: Equatable, Sendable {
         if !pushVariables.isEmpty { object["pushVariables"] = .object(pushVariables) }
         if !secondaryTiles.isEmpty {
             var tiles = JSONObject()
-            for (name, tile) in secondaryTiles.sorted(by: { $0.key < $1.key }) {
+            for (name, tile) in secondaryTiles.sortedByKey() {
                 var object: JSONObject = ["pushChannel": tile.pushChannel]
                 tile.write(to: &object)
                 tiles[name] = .object(object)
@@ -322,7 +322,7 @@ struct HubInstallation: Equatable, Sendable {
     /// Puts it into the fields of an installation; what other surfaces keep there stays.
     ///
     /// - Returns: The names of the fields that it set.
-    func write(to object: inout JSONObject, provider: Platform?) -> Set<String> {
+    func write(to object: inout JSONObject, provider: Platform?) -> TextSet {
         object["installationId"] = .string(id)
         // A Mac stays a Mac.
         if provider == nil || provider != platform.provider || object["deviceType"] == "" {
@@ -350,7 +350,7 @@ struct HubInstallation: Equatable, Sendable {
     }
 
     /// What says how a device is reached.
-    static let routeFields: Set<String> = [
+    static let routeFields: TextSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
 
@@ -375,7 +375,7 @@ struct HubInstallation: Equatable, Sendable {
         }
         if !secondaryTiles.isEmpty {
             var tiles = JSONObject()
-            for (name, tile) in secondaryTiles.sorted(by: { $0.key < $1.key }) {
+            for (name, tile) in secondaryTiles.sortedByKey() {
                 tiles[name] = [
                     "pushChannel": tile.pushChannel,
                     "tags": .array(tile.tags.map(JSONValue.string)),
@@ -493,11 +493,12 @@ enum HubJSON {
             throw AzureError("\(path) must be an array of strings")
         }
         var tags: [String] = []
+        var known: TextSet = []
         for entry in list {
             guard let tag = entry.string else {
                 throw AzureError("\(path) must be an array of strings")
             }
-            if !tags.contains(tag) { tags.append(tag) }
+            if known.insert(tag).inserted { tags.append(tag) }
             guard tags.count <= 1000 else { throw AzureError("\(path) holds too many tags") }
         }
         return tags

@@ -198,7 +198,11 @@ extension HTTPServerRequest {
 
     func hubJSON() throws(AzureError) -> JSONValue {
         do throws(JSONError) {
-            return try JSONValue.parse(body, maximumDepth: 32)
+            return try JSONValue.parse(
+                body,
+                maximumDepth: BodyLimits.depth,
+                maximumValues: BodyLimits.valuesOfSmall
+            )
         } catch {
             throw AzureError("the body is not JSON: \(error.description)")
         }

@@ -43,7 +43,7 @@ struct HubMessage: Equatable, Sendable {
     let content: Content
     let expiresAt: Instant?
 
-    private static let foreign: Set<String> = ["adm", "baidu", "browser", "xiaomi"]
+    private static let foreign: TextSet = ["adm", "baidu", "browser", "xiaomi"]
 
     /// The headers say the format, and go on to the push service where they are its own.
     init(_ headers: HTTPHeaders, body: [UInt8]) throws(AzureError) {
@@ -84,7 +84,11 @@ struct HubMessage: Equatable, Sendable {
     private static func object(_ body: [UInt8]) throws(AzureError) -> JSONObject {
         let value: JSONValue
         do throws(JSONError) {
-            value = try JSONValue.parse(body, maximumDepth: 32)
+            value = try JSONValue.parse(
+                body,
+                maximumDepth: BodyLimits.depth,
+                maximumValues: BodyLimits.valuesOfSmall
+            )
         } catch {
             throw AzureError("the notification is not JSON: \(error.description)")
         }

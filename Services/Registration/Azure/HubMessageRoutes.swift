@@ -78,7 +78,10 @@ extension AzureSurface {
         guard message.format != .template else {
             throw AzureError("a template belongs to an installation: it cannot be sent directly")
         }
-        guard let list = (try? JSONValue.parse(devices.body))?.array,
+        guard
+            let list =
+                (try? JSONValue.parse(devices.body, maximumValues: BodyLimits.valuesOfSmall))?
+                .array,
             list.allSatisfy({ $0.string?.isEmpty == false })
         else { throw AzureError("devices is a JSON array of tokens") }
         guard (1...Self.maximumBatchTokens).contains(list.count) else {

@@ -200,9 +200,9 @@ struct InstallationPatch: Equatable, Sendable {
         case (nil, .add), (nil, .replace), ("-", .add):
             let named = try self.tags(operation)
             if operation.kind == .replace { tags = [] }
-            for tag in named where !tags.contains(tag) { tags.append(tag) }
-        case (let tag?, .remove): tags.removeAll { $0 == tag }
-        case (let tag?, .add): if !tags.contains(tag) { tags.append(tag) }
+            tags = (tags + named).withoutRepeats()
+        case (let tag?, .remove): tags.removeAll { $0.isSame(as: tag) }
+        case (let tag?, .add): if !tags.holds(tag) { tags.append(tag) }
         case (_?, .replace): throw operation.problem("a single tag cannot be replaced")
         }
     }

@@ -1,5 +1,6 @@
 import Cryptography
 import HTTPServer
+import JSON
 import PushCore
 
 /// `Authorization: SharedAccessSignature sr=…&sig=…&se=…&skn=…` (the sheet of Azure Notification
@@ -21,7 +22,7 @@ struct SharedAccessToken: Equatable, Sendable {
         guard let authorization, authorization.utf8.count <= Self.maximumBytes else { return nil }
         let parts = authorization.split(separator: " ", maxSplits: 1)
         guard parts.count == 2, parts[0].lowercased() == "sharedaccesssignature" else { return nil }
-        var fields: [String: String] = [:]
+        var fields: TextMap<String> = [:]
         for field in parts[1].split(separator: "&") {
             let pair = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = pair[0].drop { $0 == " " }.lowercased()

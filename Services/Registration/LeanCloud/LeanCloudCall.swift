@@ -24,7 +24,7 @@ struct LeanCloudCall: Sendable {
         case value(JSONValue)
     }
 
-    static let maximumDepth = 32
+    static let maximumDepth = BodyLimits.depth
 
     /// The body as a JSON object.
     ///
@@ -50,7 +50,11 @@ struct LeanCloudCall: Sendable {
 
     static func parse(_ bytes: [UInt8]) throws(LeanCloudError) -> JSONValue {
         do {
-            return try JSONValue.parse(bytes, maximumDepth: maximumDepth)
+            return try JSONValue.parse(
+                bytes,
+                maximumDepth: maximumDepth,
+                maximumValues: BodyLimits.values
+            )
         } catch {
             throw .malformedJSON(error.description)
         }

@@ -64,9 +64,14 @@ struct LeanCloudSurface: Sendable {
         _ handlers: [HTTPMethod: LeanCloudRoute.Handler]
     ) async throws -> HTTPServerResponse {
         do {
-            let incoming = try LeanCloudRequest(request)
-            visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
-            let credential = incoming.credential
+            let credential: LeanCloudCredential
+            do {
+                credential = try LeanCloudRequest.credential(of: request) {
+                    try visit.beforeSearching(bytes: request.body.count)
+                }
+            } catch let error as LeanCloudError where error == .unauthorized {
+                throw visit.refusal()
+            }
             let caller = Caller(
                 app: try await visit.admit(
                     app: .id(credential.app),
@@ -76,6 +81,8 @@ struct LeanCloudSurface: Sendable {
                 rights: credential.rights,
                 visit: visit
             )
+            let incoming = try LeanCloudRequest(request)
+            visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
             guard let handler = handlers[incoming.method] else {
                 throw LeanCloudError.wrongMethod
             }
@@ -113,7 +120,7 @@ struct LeanCloudSurface: Sendable {
 
     /// Parts of LeanCloud's API that this service does not have: refused by name, as an app must not
     /// take them for a failure of its own.
-    private static let refused: Set<String> = [
+    private static let refused: TextSet = [
         "functions", "call", "login", "logout", "usersByMobilePhone", "usersByMobilePhoneVerify",
         "usersByEmail", "requestSmsCode", "verifySmsCode", "requestMobilePhoneVerify",
         "verifyMobilePhone", "requestLoginSmsCode", "requestPasswordReset",
@@ -143,10 +150,9 @@ struct LeanCloudSurface: Sendable {
     }
 }
 
-/// What an HTTP request says of itself: its credential, and, where it is a browser's form, the
-/// method, the parameters and the body that it stands for.
+/// What an HTTP request says of itself: where it is a browser's form, the method, the parameters and
+/// the body that it stands for. Before that is read, its credential has been, and proved.
 struct LeanCloudRequest {
-    let credential: LeanCloudCredential
     let method: HTTPMethod
     let parameters: JSONObject
     let body: LeanCloudCall.Body
@@ -162,7 +168,6 @@ struct LeanCloudRequest {
     init(_ request: HTTPServerRequest) throws(LeanCloudError) {
         let query = JSONObject(request.query.reversed().map { ($0.name, .string($0.value)) })
         guard let form = try Self.form(in: request) else {
-            credential = try LeanCloudCredential(headers: request.headers)
             method = request.method == .head ? .get : request.method
             parameters = query
             production = Self.production(request)
@@ -170,7 +175,6 @@ struct LeanCloudRequest {
             body = method == .post || method == .put ? .bytes(request.body) : .none
             return
         }
-        credential = try Self.credential(of: form, or: request.headers)
         let name = form["_method"]?.string ?? "POST"
         guard let method = HTTPMethod(rawValue: name.uppercased()),
             [.get, .post, .put, .delete].contains(method)
@@ -195,28 +199,46 @@ struct LeanCloudRequest {
         request.header("x-lc-prod") ?? request.header("x-avoscloud-application-production")
     }
 
+    private static func mayBeForm(_ request: HTTPServerRequest) -> Bool {
+        request.method == .post
+            && request.header("content-type")?.lowercased().hasPrefix("text/plain") == true
+    }
+
     /// A POST of plain text that names a method or an app in its body.
     private static func form(in request: HTTPServerRequest) throws(LeanCloudError) -> JSONObject? {
-        guard request.method == .post,
-            request.header("content-type")?.lowercased().hasPrefix("text/plain") == true,
-            let object = try LeanCloudCall.parse(request.body).object,
+        guard mayBeForm(request), let object = try LeanCloudCall.parse(request.body).object,
             object["_method"] != nil || object["_ApplicationId"] != nil
         else { return nil }
         return object
     }
 
-    private static func credential(
-        of form: JSONObject,
-        or headers: HTTPHeaders
-    ) throws(LeanCloudError) -> LeanCloudCredential {
-        guard let app = form["_ApplicationId"]?.string else {
-            return try LeanCloudCredential(headers: headers)
+    private static let credentialWords: [StaticString] = [
+        "_ApplicationId", "_ApplicationKey", "_MasterKey",
+    ]
+
+    /// Who says that he calls: by the headers, and where they do not say, by a form, which is
+    /// searched for that alone.
+    ///
+    /// - Parameter mayBeSearched: Asked before the form is searched.
+    /// - Throws: `LeanCloudError.unauthorized` where nobody does.
+    static func credential(
+        of request: HTTPServerRequest,
+        mayBeSearched: () throws -> Void
+    ) throws -> LeanCloudCredential {
+        do {
+            return try LeanCloudCredential(headers: request.headers)
+        } catch {
+            guard mayBeForm(request) else { throw error }
+            try mayBeSearched()
+            guard let form = BodyCredentials(request.body, named: credentialWords),
+                let app = form.text("_ApplicationId")
+            else { throw error }
+            var named: HTTPHeaders = [:]
+            named["x-lc-id"] = app
+            if let key = form.text("_ApplicationKey") { named["x-lc-key"] = key }
+            if let master = form.text("_MasterKey") { named["x-lc-key"] = master + ",master" }
+            return try LeanCloudCredential(headers: named)
         }
-        var named: HTTPHeaders = [:]
-        named["x-lc-id"] = app
-        if let key = form["_ApplicationKey"]?.string { named["x-lc-key"] = key }
-        if let master = form["_MasterKey"]?.string { named["x-lc-key"] = master + ",master" }
-        return try LeanCloudCredential(headers: named)
     }
 }
 

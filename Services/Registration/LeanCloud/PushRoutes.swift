@@ -88,7 +88,7 @@ extension LeanCloudSurface {
 
     private static let maximumDevices = 500
     /// What both calls take alike.
-    private static let sharedFields: Set<String> = [
+    private static let sharedFields: TextSet = [
         "data", "expiration_time", "expiration_interval", "notification_id", "req_id", "prod",
         "topic", "apns_team_id", "push_time", "flow_control", "_notificationChannel",
     ]
@@ -168,7 +168,7 @@ extension LeanCloudSurface {
             installationIDs: platform == .fcm ? ids : []
         )
         guard platform == .apns else {
-            let known = Set(found.flatMap { [$0.token, $0.installationID].compactMap { $0 } })
+            let known = TextSet(found.flatMap { [$0.token, $0.installationID].compactMap { $0 } })
             // A registration id is longer than an installation's name may be.
             let unknown = ids.filter { !known.contains($0) && $0.utf8.count <= 512 }
             let names = found.map(\.objectID) + unknown

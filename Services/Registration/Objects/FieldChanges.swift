@@ -7,7 +7,7 @@ package struct FieldChanges: Sendable {
     /// The object with every change applied.
     package private(set) var object: JSONObject
     /// The top-level keys that the body named.
-    package private(set) var changed: Set<String> = []
+    package private(set) var changed: TextSet = []
     /// The value that each key changed by an operation has now, which some clients need back.
     package private(set) var results: JSONObject = [:]
     /// What the body gives its fields, whatever they hold: values, and what operations work on.
@@ -16,7 +16,7 @@ package struct FieldChanges: Sendable {
     /// Keys that only the server sets; clients that send a whole object back include them. The
     /// last but one asks that hooks be left out, of which there are none; the last is what Azure's
     /// surface alone checks and writes.
-    private static let serverOwned: Set<String> = [
+    private static let serverOwned: TextSet = [
         "objectId", "createdAt", "updatedAt", "__ignore_hooks", HubTemplate.field,
     ]
     private static let maximumPathSegments = 8
@@ -206,7 +206,7 @@ private enum FieldOperation {
                 for object in objects where !result.contains(object) { result.append(object) }
                 return .array(result)
             }
-            var known = Set(result.map(Self.canonical))
+            var known = TextSet(result.map(Self.canonical))
             for object in objects where known.insert(Self.canonical(object)).inserted {
                 result.append(object)
             }
@@ -215,7 +215,7 @@ private enum FieldOperation {
             if objects.count <= Self.fewObjects {
                 return .array(try list(old, key).filter { !objects.contains($0) })
             }
-            let removed = Set(objects.map(Self.canonical))
+            let removed = TextSet(objects.map(Self.canonical))
             return .array(try list(old, key).filter { !removed.contains(Self.canonical($0)) })
         case .bits(let value, let combine):
             switch old ?? 0 {
@@ -247,7 +247,7 @@ private enum FieldOperation {
         case .array(let elements): .array(elements.map(sorted))
         case .object(let object):
             .object(
-                JSONObject(object.map { ($0.key, sorted($0.value)) }.sorted { $0.0 < $1.0 })
+                JSONObject(object.map { ($0.key, sorted($0.value)) }.sorted { $0.0.precedes($1.0) })
             )
         }
     }

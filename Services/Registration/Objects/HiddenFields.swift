@@ -1,9 +1,10 @@
+import JSON
 import PushCore
 
 /// How to reach a person: fields of identities that the app key does not show, and so must not be
 /// asked for either, as whoever may ask "does it begin with a?" can read all of it.
 enum HiddenFields {
-    static let names: Set<String> = ["email", "mobilePhoneNumber"]
+    static let names: TextSet = ["email", "mobilePhoneNumber"]
 
     /// The first hidden field that a query asks for, sub-queries included.
     static func first(

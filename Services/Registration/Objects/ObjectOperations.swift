@@ -461,7 +461,8 @@ struct ObjectOperations: Sendable {
         var known: [Pointer: JSONObject] = [:]
         var left = Self.maximumIncludedBytes
         for className in ["_User", "_Installation"] {
-            let ids = wanted.keys.filter { $0.className == className }.map(\.objectID)
+            let ids = wanted.keys.filter { $0.className.text == className }
+                .map(\.objectID.text)
             for start in stride(from: 0, to: ids.count, by: Self.includedAtOnce) {
                 let some = Array(ids[start..<min(start + Self.includedAtOnce, ids.count)])
                 for (id, object) in try await read(className, ids: some, caller) {
@@ -498,12 +499,12 @@ struct ObjectOperations: Sendable {
     }
 
     private struct Pointer: Hashable {
-        let className: String
-        let objectID: String
+        let className: ExactText
+        let objectID: ExactText
 
         init(className: String, objectID: String) {
-            self.className = className
-            self.objectID = objectID
+            self.className = ExactText(className)
+            self.objectID = ExactText(objectID)
         }
 
         init?(_ value: JSONValue?) {

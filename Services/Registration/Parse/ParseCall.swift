@@ -22,11 +22,16 @@ package struct ParseCall: Sendable, Equatable {
     package var requestID: String?
 
     package static let prefix = "parse"
-    static let maximumDepth = 32
+    static let maximumDepth = BodyLimits.depth
 
+    /// - Parameter credential: What `ParseCredential` reads, which comes first: nothing else of a
+    ///   body is read before its sender is known.
     /// - Throws: `ObjectError` 107 for a body that is no JSON object, a `_method` that is none, and
     ///   a name in the path or the headers that nothing here can be called by.
-    package init(_ request: HTTPServerRequest) throws(ObjectError) {
+    package init(
+        _ request: HTTPServerRequest,
+        from credential: ParseCredential?
+    ) throws(ObjectError) {
         parameters = try Self.object(request.body)
         method = request.method
         if let override = parameters.removeValue(forKey: "_method") {
@@ -34,7 +39,8 @@ package struct ParseCall: Sendable, Equatable {
             else { throw ObjectError(code: 107, "_method is no HTTP method.") }
             if method == .post { method = meant }
         }
-        credential = ParseCredential(request.headers, &parameters)
+        self.credential = credential
+        for name in ParseCredential.words { parameters.removeValue(forKey: "\(name)") }
         installationID = Self.take("_InstallationId", &parameters)
         requestID = Self.take("_RequestId", &parameters)
         if let id = request.header("x-parse-installation-id") { installationID = id }
@@ -78,7 +84,7 @@ package struct ParseCall: Sendable, Equatable {
         "_noBody",
     ]
 
-    private static func path(_ segments: [String]) throws(ObjectError) -> [String] {
+    static func path(_ segments: [String]) throws(ObjectError) -> [String] {
         var path = segments.dropFirst(segments.first == prefix ? 1 : 0)
         if path.last == "" { path.removeLast() }
         guard path.allSatisfy(isName) else {
@@ -98,7 +104,11 @@ package struct ParseCall: Sendable, Equatable {
         guard !body.isEmpty else { return [:] }
         let value: JSONValue
         do {
-            value = try JSONValue.parse(body, maximumDepth: maximumDepth)
+            value = try JSONValue.parse(
+                body,
+                maximumDepth: maximumDepth,
+                maximumValues: BodyLimits.values
+            )
         } catch {
             throw .malformedJSON(error.description)
         }
@@ -119,24 +129,36 @@ package struct ParseCredential: Sendable, Equatable {
     /// Whichever of Parse's client keys it is: an app here has one.
     package var clientKey: String?
 
-    private static let clientKeys = [
+    private static let clientKeys: [(header: String, word: StaticString)] = [
         (header: "x-parse-rest-api-key", word: "_RESTAPIKey"),
         (header: "x-parse-javascript-key", word: "_JavaScriptKey"),
         (header: "x-parse-client-key", word: "_ClientKey"),
         (header: "x-parse-windows-key", word: "_WindowsKey"),
     ]
 
-    /// Takes what it reads out of the parameters. `nil` where no app is named that could be one.
-    init?(_ headers: HTTPHeaders, _ parameters: inout JSONObject) {
-        func value(_ header: String, _ word: String, _ parameters: inout JSONObject) -> String? {
-            let said = parameters.removeValue(forKey: word)?.string
-            return headers[header] ?? said
-        }
-        let app = value("x-parse-application-id", "_ApplicationId", &parameters)
-        masterKey = value("x-parse-master-key", "_MasterKey", &parameters)
-        for (header, word) in Self.clientKeys {
-            let key = value(header, word, &parameters)
-            clientKey = clientKey ?? key
+    /// What it is called in a body.
+    static let words: [StaticString] =
+        ["_ApplicationId", "_MasterKey"] + clientKeys.map(\.word)
+
+    /// Headers that name the app and a key say who calls. Where they do not, the body is searched
+    /// for what they leave open, and for nothing else. `nil` where no app is named that could be one.
+    ///
+    /// - Parameter mayBeSearched: Asked before the body is searched.
+    package init?(
+        _ request: HTTPServerRequest,
+        mayBeSearched: () throws -> Void = {}
+    ) rethrows {
+        let headers = request.headers
+        var app = headers["x-parse-application-id"]
+        masterKey = headers["x-parse-master-key"]
+        clientKey = Self.clientKeys.lazy.compactMap { headers[$0.header] }.first
+        if app == nil || masterKey == nil && clientKey == nil, !request.body.isEmpty {
+            try mayBeSearched()
+            guard let body = BodyCredentials(request.body, named: Self.words) else { return nil }
+            app = app ?? body.text("_ApplicationId")
+            masterKey = masterKey ?? body.text("_MasterKey")
+            clientKey =
+                clientKey ?? Self.clientKeys.lazy.compactMap { body.text("\($0.word)") }.first
         }
         guard let app, AppID.isWellFormed(app) else { return nil }
         self.app = app

@@ -64,7 +64,7 @@ package enum ParsePush {
         return value.string.map(pushTypes.contains) ?? false
     }
 
-    private static let pushTypes: Set<String> = [
+    private static let pushTypes: TextSet = [
         "alert", "background", "voip", "complication", "fileprovider", "mdm", "location",
         "liveactivity", "pushtotalk", "widgets", "controls",
     ]

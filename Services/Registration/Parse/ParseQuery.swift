@@ -7,11 +7,11 @@ import PushCore
 /// is error 102. What only advises Parse's database (`hint`, `comment`, the read preferences)
 /// changes no answer, and is taken.
 enum ParseQuery {
-    private static let advice: Set<String> = [
+    private static let advice: TextSet = [
         "hint", "comment", "readPreference", "includeReadPreference", "subqueryReadPreference",
     ]
-    private static let forReading: Set<String> = ["keys", "excludeKeys", "include", "includeAll"]
-    private static let forFinding: Set<String> = [
+    private static let forReading: TextSet = ["keys", "excludeKeys", "include", "includeAll"]
+    private static let forFinding: TextSet = [
         "where", "limit", "skip", "order", "count", "explain", "redirectClassNameForKey",
     ]
 

@@ -1,4 +1,5 @@
 import HTTPServer
+import JSON
 
 /// What a call's method and path ask for. Pure.
 enum ParseRoute: Equatable {
@@ -14,7 +15,7 @@ enum ParseRoute: Equatable {
     case health
 
     /// What Parse Server has beyond what a push service is asked for.
-    private static let refused: Set<String> = [
+    private static let refused: TextSet = [
         "aggregate", "apps", "challenge", "cloud_code", "config", "events", "files", "functions",
         "graphql_config", "hooks", "jobs", "login", "loginAs", "logout", "logs", "products",
         "purge", "push_audiences", "requestPasswordReset", "roles", "schemas", "scriptlog",

@@ -79,11 +79,16 @@ struct ParseSurface: Sendable {
         _ log: Log
     ) async throws -> HTTPServerResponse {
         do {
-            let call = try ParseCall(request)
             // Asked by whoever watches the service, without a key.
-            if call.path == ["health"] { return Self.open(.json(["status": "ok"])) }
+            if try ParseCall.path(request.pathSegments) == ["health"] {
+                return Self.open(.json(["status": "ok"]))
+            }
+            let credential = try ParseCredential(request) {
+                try visit.beforeSearching(bytes: request.body.count)
+            }
+            let caller = try await caller(credential, visit)
+            let call = try ParseCall(request, from: credential)
             visit.action = "\(call.method.rawValue) /parse/*rest"
-            let caller = try await caller(call, visit)
             let route = try ParseRoute(call.method, call.path)
             visit.action = route.action
             if let id = route.id { visit.note(id) }
@@ -98,8 +103,10 @@ struct ParseSurface: Sendable {
     }
 
     /// Who calls. A master key that is right is enough; one that is wrong leaves the client's.
-    private func caller(_ call: ParseCall, _ visit: Visit) async throws -> Caller {
-        guard let credential = call.credential else { throw ObjectError.unauthorized }
+    private func caller(_ credential: ParseCredential?, _ visit: Visit) async throws -> Caller {
+        guard let credential, credential.masterKey != nil || credential.clientKey != nil else {
+            throw visit.refusal()
+        }
         let keys = [(credential.masterKey, CallerRights.master), (credential.clientKey, .client)]
         for case (let key?, let rights) in keys {
             do {

@@ -180,6 +180,23 @@ final class RequestGuard: @unchecked Sendable {
         return app
     }
 
+    /// A body may be searched for credentials up to here wherever it comes from.
+    private static let shortBodyBytes = 16 * 1024
+
+    /// Beyond the limit of failures, no long body is searched for credentials: headers cost less.
+    fileprivate func beforeSearching(_ bytes: Int, from address: NetworkAddress?) throws {
+        guard bytes > Self.shortBodyBytes, let subscriber = address?.subscriber else { return }
+        try take(failures?.look(subscriber, now: .now), .failures)
+    }
+
+    /// Counts a failure of who did not even say who he is.
+    fileprivate func fail(from address: NetworkAddress?) throws {
+        guard let subscriber = address?.subscriber else { return }
+        let now = ContinuousClock.now
+        try take(failures?.look(subscriber, now: now), .failures)
+        failures?.failed(subscriber, now: now)
+    }
+
     /// Beyond the limit of failures, what may be made up is looked for seldom.
     private func maySearch(
         _ name: AppName,
@@ -270,6 +287,19 @@ final class Visit: @unchecked Sendable {
         }
         if rights == .master { masterOf = access.id }
         return access
+    }
+
+    /// Before a body is searched for the credentials that the headers lack.
+    ///
+    /// - Throws: `RequestRefusal.tooManyRequests` for a long one from where too many were wrong.
+    func beforeSearching(bytes: Int) throws {
+        do { try door.beforeSearching(bytes, from: from) } catch { throw remembered(error) }
+    }
+
+    /// The answer to a request whose sender cannot be told; it counts as a failure.
+    func refusal() -> any Error {
+        do { try door.fail(from: from) } catch { return remembered(error) }
+        return RequestRefusal.unauthorized
     }
 
     /// Counts a call that sends a push against `pushes-per-minute`.

@@ -182,6 +182,39 @@ struct InstallationSaveTests {
         }
     }
 
+    @Test("Devices whose ids are only equivalent are two, saved at once or one after the other")
+    func equivalentIDs() async throws {
+        for rule in [SaveRule.leanCloud, .azure] {
+            try await StorageFixture.run { fixture in
+                let database = fixture.database
+                func phones(_ number: Int) -> [JSONObject] {
+                    ["caf\u{e9}", "cafe\u{301}"].map { name in
+                        [
+                            "deviceType": "android", "installationId": .string("\(name) \(number)"),
+                            "registrationId": .string("fcm-\(name.utf8.count)-\(number)"),
+                        ]
+                    }
+                }
+                let ids = try await withThrowingTaskGroup(of: String.self) { group in
+                    for number in 0..<20 {
+                        for phone in phones(number) {
+                            group.addTask {
+                                try await save(phone, by: rule, in: database).installation.objectID
+                            }
+                        }
+                    }
+                    return try await group.reduce(into: Set<String>()) { $0.insert($1) }
+                }
+                #expect(ids.count == 40)
+                let again = try await save(phones(0)[1], by: rule, in: database)
+                #expect(!again.created && ids.contains(again.installation.objectID))
+                let rows = try await all(database)
+                #expect(rows.count == 40)
+                #expect(TextSet(rows.compactMap(\.installationID)).count == 40)
+            }
+        }
+    }
+
     @Test("A save that fails fails alone, whether its own change throws or the database refuses it")
     func failuresAreAlone() async throws {
         try await StorageFixture.run { fixture in
@@ -426,6 +459,6 @@ private func merged(
         )
     var fields = existing?.object ?? [:]
     for (key, value) in object { fields[key] = value }
-    try installation.take(fields, changed: Set(object.map(\.key)), now: now)
+    try installation.take(fields, changed: TextSet(object.map(\.key)), now: now)
     return installation
 }

@@ -84,7 +84,7 @@ struct StorageFixture: Sendable {
                 )
             var merged = known?.object ?? [:]
             for (key, value) in object { merged[key] = value }
-            try installation.take(merged, changed: Set(object.keys), now: now)
+            try installation.take(merged, changed: TextSet(object.keys), now: now)
             return installation
         }.installation
     }

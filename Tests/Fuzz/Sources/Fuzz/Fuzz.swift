@@ -9,6 +9,8 @@ private enum Target: String, CaseIterable {
     case http1
     case http2
     case json
+    case keys
+    case credentials
     case `where`
 }
 
@@ -51,6 +53,8 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .http1: fuzzHTTP1(bytes)
     case .http2: fuzzHTTP2(bytes)
     case .json: fuzzJSON(bytes)
+    case .keys: fuzzKeys(bytes)
+    case .credentials: fuzzCredentials(bytes)
     case .where: fuzzWhere(bytes)
     }
     return 0

@@ -1,0 +1,121 @@
+/// A text that equals another when its bytes do: the key of what is found by a text from outside.
+///
+/// Swift's `String` compares by canonical equivalence: "é" in one scalar equals "é" in two, and
+/// thousands of texts that only order their combining marks otherwise are equivalent, so they share
+/// one hash whatever the seed, and are compared slowly. To a peer, to Postgres and to Kafka they are
+/// different texts.
+///
+/// The hash is `Hasher`'s own, SipHash seeded by the process, fed with the UTF-8 in one piece: what
+/// `String` does with ASCII, at the same cost (element by element, as `[UInt8]` is hashed, it would
+/// cost ten times that).
+public struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
+    public let text: String
+
+    public init(_ text: String) { self.text = text }
+    public init(stringLiteral text: String) { self.text = text }
+
+    public static func == (left: ExactText, right: ExactText) -> Bool {
+        left.text.isSame(as: right.text)
+    }
+
+    public static func < (left: ExactText, right: ExactText) -> Bool {
+        left.text.precedes(right.text)
+    }
+
+    public func hash(into hasher: inout Hasher) { text.hashBytes(into: &hasher) }
+}
+
+extension String {
+    /// Whether both have the same bytes.
+    @inline(__always)
+    public func isSame(as other: String) -> Bool {
+        utf8.count == other.utf8.count && hasBytes(of: other)
+    }
+
+    private func hasBytes(of other: String) -> Bool {
+        let count = utf8.count
+        return unsafe withBytes { left in
+            unsafe other.withBytes { right in unsafe firstDifference(left, right, count) == count }
+        }
+    }
+
+    /// The order of the bytes, which is that of the scalars, and Postgres' collation "C".
+    public func precedes(_ other: String) -> Bool {
+        unsafe withBytes { left in
+            unsafe other.withBytes { right in
+                let common = min(left.count, right.count)
+                let place = unsafe firstDifference(left, right, common)
+                guard place < common else { return left.count < right.count }
+                return unsafe left[place] < right[place]
+            }
+        }
+    }
+
+    /// Feeds the bytes and an end that no UTF-8 has.
+    public func hashBytes(into hasher: inout Hasher) {
+        unsafe withBytes { bytes in unsafe hasher.combine(bytes: bytes) }
+        hasher.combine(0xFF as UInt8)
+    }
+
+    /// The UTF-8 as it lies; a text that is not laid out so, which no text of ours is, is copied.
+    @inline(__always)
+    private func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        let result = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+            unsafe body(UnsafeRawBufferPointer(bytes))
+        }
+        return unsafe result ?? Array(utf8).withUnsafeBytes { unsafe body($0) }
+    }
+}
+
+/// The first of `count` places where the two differ; `count` where none does.
+@inline(__always)
+private func firstDifference(
+    _ left: UnsafeRawBufferPointer,
+    _ right: UnsafeRawBufferPointer,
+    _ count: Int
+) -> Int {
+    var place = 0
+    while count - place >= 8 {
+        let word = unsafe left.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+        let other = unsafe right.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+        if word != other { break }
+        place += 8
+    }
+    while place < count {
+        guard unsafe left[place] == right[place] else { return place }
+        place += 1
+    }
+    return count
+}
+
+extension Optional<String> {
+    /// Whether both are the same bytes, or both are none.
+    public func isSame(as other: String?) -> Bool {
+        switch (self, other) {
+        case (let own?, let other?): own.isSame(as: other)
+        case (nil, nil): true
+        case (nil, _?), (_?, nil): false
+        }
+    }
+}
+
+extension Sequence<String> {
+    /// In the order of their bytes.
+    public func sortedByBytes() -> [String] { sorted { $0.precedes($1) } }
+
+    /// Whether one of them has the bytes of `text`.
+    public func holds(_ text: String) -> Bool { contains { $0.isSame(as: text) } }
+
+    /// Each of them once, at its first place.
+    public func withoutRepeats() -> [String] {
+        var seen = TextSet()
+        return filter { seen.insert($0).inserted }
+    }
+}
+
+extension [String] {
+    /// Whether both hold the same texts in the same order, byte by byte.
+    public func areSame(as others: [String]) -> Bool {
+        count == others.count && zip(self, others).allSatisfy { $0.isSame(as: $1) }
+    }
+}

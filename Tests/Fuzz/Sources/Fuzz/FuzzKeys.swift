@@ -1,0 +1,68 @@
+internal import Credentials
+internal import JSON
+
+/// An object whose keys a stranger chose has each of them once, byte by byte, finds and gives up each,
+/// and all of that takes no more time than its bytes allow, whatever they are.
+func fuzzKeys(_ bytes: [UInt8]) {
+    guard let first = bytes.first else { return }
+    var keys: [String] = []
+    var rest = bytes.dropFirst()
+    while !rest.isEmpty {
+        keys.append(String(decoding: rest.prefix(Int(first % 48) + 1), as: UTF8.self))
+        rest = rest.dropFirst(Int(first % 48) + 1)
+    }
+    let text = Array(
+        ("{" + keys.map { JSONValue.string($0).text + ":0" }.joined(separator: ",") + "}").utf8
+    )
+    within(text.count) {
+        guard let object = (try? JSONValue.parse(text))?.object else {
+            require(keys.contains { !MarkRun.isWithin($0) }, "a good object is refused")
+            return
+        }
+        var left = object
+        for key in keys {
+            require(object[key] == 0, "a key is not found")
+            require(key != "objectId" || key.utf8.count == 8, "equal to a constant, and is not it")
+            left.removeValue(forKey: key)
+        }
+        require(left.isEmpty, "what was removed is there")
+    }
+    if let object = (try? JSONValue.parse(text))?.object {
+        require(object.count == Set(keys.map { Array($0.utf8) }).count, "keys are merged")
+    }
+}
+
+private let names: [StaticString] = ["_ApplicationId", "_MasterKey", "_JavaScriptKey", "a"]
+
+/// What is read of who calls is what the tree would say, from the same bodies, and as quickly.
+func fuzzCredentials(_ bytes: [UInt8]) {
+    let object =
+        (try? JSONValue.parse(
+            bytes,
+            maximumDepth: BodyLimits.depth,
+            maximumValues: BodyLimits.values
+        ))?.object
+    within(bytes.count) {
+        let found = BodyCredentials(bytes, named: names)
+        require((found == nil) == (object == nil), "another body is taken than by the tree")
+        for name in names.map({ "\($0)" }) {
+            require(
+                found?.text(name).map { Array($0.utf8) }
+                    == object?[name]?.string.map { Array($0.utf8) },
+                "\(name) is another"
+            )
+            require(
+                (found?.has(name) ?? false) == (object?[name] != nil),
+                "\(name) is there or not"
+            )
+        }
+    }
+}
+
+/// Runs it, and again where it took longer than so many bytes may: a busy machine is no hostile input.
+private func within(_ count: Int, _ body: () -> Void) {
+    let bound = Duration.milliseconds(2) + .microseconds(4 * count)
+    let clock = ContinuousClock()
+    for _ in 0..<5 where clock.measure(body) < bound { return }
+    fatalError("\(count) bytes take longer than \(bound)")
+}

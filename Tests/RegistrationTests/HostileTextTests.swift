@@ -1,0 +1,113 @@
+import HTTPServer
+import JSON
+import PushCore
+import Support
+import Testing
+
+@testable import Registration
+
+@Suite("Texts that a stranger chose", .timeLimit(.minutes(1)), .serialized)
+struct HostileTextTests {
+    private let (nfc, nfd) = ("caf\u{e9}", "cafe\u{301}")
+
+    @Test("A save of a thousand fields whose names are equivalent costs what any thousand cost")
+    func equivalentFields() {
+        func body(_ keys: [String]) -> JSONObject { JSONObject(keys.map { ($0, 1) }) }
+        let (dear, cheap) = (
+            body(HostileText.keys(1000)), body(HostileText.benignKeys(1000))
+        )
+        let ratio = HostileText.costRatio(
+            of: { _ = try? FieldChanges(dear, to: [:]) },
+            to: { _ = try? FieldChanges(cheap, to: [:]) }
+        )
+        #expect(ratio < 20)
+    }
+
+    @Test("AddUnique and Remove take equivalent texts for two, few of them and many")
+    func operations() throws {
+        for others in [0, 40] {
+            let more = (0..<others).map { JSONValue.string("\($0)") }
+            let texts = more + [.string(nfd), .string(nfd)]
+            let added = try FieldChanges(
+                ["list": ["__op": "AddUnique", "objects": .array(texts)]],
+                to: ["list": [.string(nfc)]]
+            ).object["list"]?.array?.compactMap(\.string)
+            #expect(added?.first?.utf8.count == 5)
+            #expect(added?.count { $0.utf8.count == 6 } == 1)
+            #expect(added?.count == others + 2)
+            let removed = try FieldChanges(
+                ["list": ["__op": "Remove", "objects": .array(texts)]],
+                to: ["list": [.string(nfc), .string(nfd)]]
+            ).object["list"]?.array
+            #expect(removed == [.string(nfc)])
+        }
+    }
+
+    @Test("Who calls is read out of a body without the rest of it, wherever it stands")
+    func credentials() throws {
+        let names: [StaticString] = ["_ApplicationId", "_MasterKey"]
+        func read(_ text: String) -> BodyCredentials? {
+            BodyCredentials(Array(text.utf8), named: names)
+        }
+        let flood = JSONObject(HostileText.keys(1000).map { ($0, .null) }).text.dropLast()
+        let found = try #require(
+            read(flood + ",\"_MasterKey\":1,\"_Appl\\u0069cationId\":\"shop\"}")
+        )
+        #expect(found.text("_ApplicationId") == "shop")
+        #expect(found.has("_MasterKey") && found.text("_MasterKey") == nil)
+        #expect(read("{\"a\":{\"_ApplicationId\":\"shop\"}}")?.has("_ApplicationId") == false)
+        #expect(
+            read("{\"_ApplicationId\":\"a\",\"_ApplicationId\":\"b\"}")?.text("_ApplicationId")
+                == "b"
+        )
+        for text in ["", "[]", "{", "{\"_ApplicationId\":\"shop\"} x"] {
+            #expect(read(text) == nil)
+        }
+        let deep = "{\"a\":" + String(repeating: "[", count: 40)
+        #expect(read(deep) == nil)
+        let many = "{\"a\":[" + String(repeating: "[],", count: BodyLimits.values) + "[]]}"
+        #expect(read(many) == nil)
+    }
+
+    @Test("More values than a body may hold are refused by the surface's own error")
+    func values() throws {
+        let many = Array(("[" + String(repeating: "[],", count: BodyLimits.values) + "[]]").utf8)
+        #expect { try LeanCloudCall.parse(many) } throws: { error in
+            (error as? ObjectError)?.code == 107
+        }
+        let call = try HTTPServerRequest(
+            .post,
+            "/parse/push",
+            headers: ["X-Parse-Application-Id": "shop", "X-Parse-Master-Key": "k"],
+            body: many
+        )
+        #expect { try ParseCall(call, from: ParseCredential(call)) } throws: { error in
+            (error as? ObjectError)?.code == 107
+        }
+    }
+
+    @Test("Headers that say who calls leave the body unread; a form is searched for that alone")
+    func proofBeforeWork() throws {
+        let broken = Array("{".utf8)
+        let named = try HTTPServerRequest(
+            .post,
+            "/parse/push",
+            headers: ["X-Parse-Application-Id": "shop", "X-Parse-Master-Key": "k"],
+            body: broken
+        )
+        var searches = 0
+        let credential = try ParseCredential(named) { searches += 1 }
+        #expect(credential?.masterKey == "k" && searches == 0)
+        let unnamed = try HTTPServerRequest(.post, "/parse/push", body: broken)
+        #expect(try ParseCredential(unnamed) { searches += 1 } == nil)
+        #expect(searches == 1)
+        let leanCloud = try HTTPServerRequest(
+            .post,
+            "/1.1/push",
+            headers: ["X-LC-Id": "shop", "X-LC-Key": "k", "Content-Type": "text/plain"],
+            body: broken
+        )
+        #expect(try LeanCloudRequest.credential(of: leanCloud) { searches += 1 }.app == "shop")
+        #expect(searches == 1)
+    }
+}
