@@ -177,7 +177,7 @@ let package = Package(
             ]
         ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "PushCore", "JSON"]),
-        tests("CLITests", ["CLI", "PushCore"]),
+        tests("CLITests", ["CLI", "PushCore", "ServiceKit"]),
         tests(
             "IntegrationTests",
             [

@@ -31,7 +31,7 @@ extension Command {
         ]
     ) { arguments, context in
         let app = try arguments.operand(0, "app")
-        guard AppID.isWellFormed(app) else { throw ArgumentsError("\(app) is no app's id") }
+        guard AppID.isWellFormed(app) else { throw noApp(app) }
         let timeout = try waitLimit(arguments)
         var object = try requestObject(arguments, context)
         if let other = object["app"], other.string != app {

@@ -28,6 +28,7 @@ extension Command {
             throw ArgumentsError("\"\(id)\" is no push id; for an event's id use --event")
         }
         let database = try await context.database()
+        if let app = arguments.value("--app") { _ = try await existing(app, database) }
         let found: StoredPush?
         if let event {
             found = try await database.pushes.find(eventID: event, app: arguments.value("--app"))

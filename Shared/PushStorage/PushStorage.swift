@@ -36,6 +36,11 @@ package struct DatabaseConfiguration: Sendable {
         self.applicationName = applicationName
         self.searchPath = searchPath
     }
+
+    /// What is wrong with a `DATABASE_URL`, without showing it; `nil` where it can be tried.
+    package static func problem(ofURL text: String) -> String? {
+        PostgresConfiguration.problem(ofURI: text)
+    }
 }
 
 /// One loop's door to the database.
