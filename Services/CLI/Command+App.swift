@@ -100,7 +100,7 @@ extension Command {
         for credential in credentials {
             rows.append([
                 "credential",
-                "\(credential.platform.rawValue) \(credential.name) \(credential.summary.text)",
+                "\(credential.platform.rawValue) \(credential.name) \(credential.summaryText)",
             ])
         }
         if credentials.isEmpty {

@@ -3,12 +3,12 @@ import ServiceKit
 /// The commands that there are. Help, completions, and what an error points to come from this table.
 enum CommandTable {
     static let all: [Command] = [
-        .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey,
+        .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
         .credentialsSetAPNs, .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS,
         .credentialsList, .credentialsCheck, .credentialsRemove,
-        .pushSend, .pushShow, .pushList, .pushCancel,
+        .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appIndex,
-        .installationsRestore,
+        .installationsList, .installationsShow, .installationsRestore,
         .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
     ]
 

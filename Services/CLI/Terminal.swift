@@ -13,11 +13,31 @@ enum Terminal {
     /// As it is, without a line's end.
     static func write(_ text: String) { Log.standardOutput(Array(text.utf8)) }
 
-    static func complain(_ text: String) {
-        let bytes = Array((text + "\n").utf8)
+    static func complain(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
+
+    private static func write(_ text: String, to descriptor: Int32) {
+        let bytes = Array(text.utf8)
         unsafe bytes.withUnsafeBytes { buffer in
-            _ = unsafe Glibc.write(STDERR_FILENO, buffer.baseAddress, buffer.count)
+            _ = unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
         }
+    }
+
+    /// Whether somebody is there to be asked.
+    static var canAsk: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
+
+    /// What a person answers, in one line; `nil` where he left.
+    static func ask(_ question: String) -> String? {
+        write(question, to: STDERR_FILENO)
+        return readLine(strippingNewline: true)
+    }
+
+    /// A text in one line of at most so many characters, without what a terminal minds.
+    static func short(_ text: String, _ limit: Int) -> String {
+        let printable = text.unicodeScalars.prefix(4 * limit).map { scalar in
+            scalar.properties.generalCategory == .control ? " " : Character(scalar)
+        }
+        let line = String(printable)
+        return line.count <= limit ? line : line.prefix(limit - 1) + "…"
     }
 
     /// Columns, aligned, two blanks apart.
@@ -32,5 +52,34 @@ enum Terminal {
                     ? cell : cell + String(repeating: " ", count: widths[column] - cell.count + 2)
             }.joined()
         }.joined(separator: "\n")
+    }
+}
+
+extension JSONValue {
+    /// For people: `topic com.example.shop, key id ABC123DEFG`.
+    var plain: String { plain(isNested: false) }
+
+    private func plain(isNested: Bool) -> String {
+        switch self {
+        case .null: "none"
+        case .bool(let isTrue): isTrue ? "yes" : "no"
+        case .string(let text): Terminal.short(text, 1000)
+        case .integer, .double, .number: text
+        case .array(let items):
+            items.isEmpty ? "none" : items.map { $0.plain(isNested: true) }.joined(separator: ", ")
+        case .object(let object):
+            (isNested ? "(" : "")
+                + object.map { "\(Self.words(of: $0)) \($1.plain(isNested: true))" }
+                .joined(separator: ", ") + (isNested ? ")" : "")
+        }
+    }
+
+    /// `keyId` as people write it: `key id`.
+    private static func words(of name: String) -> String {
+        String(
+            name.flatMap { letter -> [Character] in
+                letter.isUppercase ? [" ", Character(letter.lowercased())] : [letter]
+            }
+        )
     }
 }

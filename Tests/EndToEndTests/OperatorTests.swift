@@ -164,13 +164,14 @@ extension EndToEndTests {
                 var ids: Set<String> = []
                 for _ in 0..<2 {
                     let sent = try await carillon([
-                        "push", "send", "shop", "--alert", "Ring", "--id", "e1", "--json",
+                        "push", "send", "shop", "--alert", "Ring", "--all", "--id", "e1", "--json",
                     ]).successful("send")
                     ids.insert(try #require(try JSONValue.parse(sent)["pushId"]?.string))
                 }
                 #expect(ids.count == 1)
                 let late = try await carillon([
-                    "push", "send", "shop", "--alert", "Ring", "--wait", "--timeout", "200ms",
+                    "push", "send", "shop", "--alert", "Ring", "--all", "--wait", "--timeout",
+                    "200ms",
                 ])
                 #expect(late.exit == .status(1))
                 #expect(late.errors.contains("not finished"))
