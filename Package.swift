@@ -115,7 +115,8 @@ let package = Package(
 
         service(
             "Registration",
-            ["HTTPServer", "PushStorage", "PushEvents", "Kafka"]
+            // Providers: content is judged by what renders it.
+            ["HTTPServer", "PushStorage", "PushEvents", "Kafka", "PushProviders"]
         ),
         service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service("Simulator", ["HTTPServer", "Kafka"]),
@@ -177,7 +178,7 @@ let package = Package(
             ]
         ),
         tests("RegistrationTests", ["Registration", "HTTPServer", "PushCore", "JSON"]),
-        tests("CLITests", ["CLI", "PushCore"]),
+        tests("CLITests", ["CLI", "PushCore", "ServiceKit", "JSON"]),
         tests(
             "IntegrationTests",
             [

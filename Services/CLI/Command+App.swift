@@ -100,7 +100,7 @@ extension Command {
         for credential in credentials {
             rows.append([
                 "credential",
-                "\(credential.platform.rawValue) \(credential.name) \(credential.summary.text)",
+                "\(credential.platform.rawValue) \(credential.name) \(credential.summaryText)",
             ])
         }
         if credentials.isEmpty {
@@ -112,38 +112,66 @@ extension Command {
 
     static let appSet = Command(
         words: ["app", "set"],
-        summary: "changes a setting of an app; app show lists them all",
+        summary: "changes settings of an app, all of them or none; app show lists what there are",
         operands: ["app", "name=value"],
         requiredOperands: 2,
+        repeatsLastOperand: true,
         options: [json]
     ) { arguments, context in
-        let text = try arguments.operand(1, "name=value")
-        let change: JSONObject
-        do throws(AppSettings.InvalidChange) {
-            change = try AppSettings.change(text)
-        } catch {
-            throw ArgumentsError(error.description)
-        }
+        let texts = Array(arguments.operands.dropFirst())
+        let change = try settings(texts)
         let database = try await context.database()
-        let id = try arguments.operand(0, "app")
+        let id = try await existing(try arguments.operand(0, "app"), database).id
         guard let app = try await database.apps.change(id, settings: change) else {
-            throw CommandFailure("no app is called \(id)")
+            throw try await noApp(id, database)
         }
-        try await context.audit("app set", app: id, targets: [text])
+        try await context.audit("app set", app: id, targets: texts)
         if arguments.has("--json") {
             Terminal.say(.object(shown(app)))
         } else {
-            Terminal.say("\(app.id): \(text)")
+            Terminal.say("\(app.id): \(texts.joined(separator: " "))")
         }
         return 0
     }
 
-    /// The app, or a failure that names it.
+    /// What `name=value`s change together.
+    private static func settings(_ texts: [String]) throws -> JSONObject {
+        var changes: JSONObject = [:]
+        for text in texts {
+            do throws(AppSettings.InvalidChange) {
+                for (name, value) in try AppSettings.change(text) {
+                    guard changes[name] == nil else {
+                        throw AppSettings.InvalidChange(description: "\(name) is given twice")
+                    }
+                    changes[name] = value
+                }
+            } catch {
+                let name = text.prefix { $0 != "=" }
+                let near =
+                    AppSettings.names.contains(String(name)) || !text.contains("=")
+                    ? "" : didYouMean(String(name), among: AppSettings.names)
+                throw ArgumentsError(error.description + near)
+            }
+        }
+        return changes
+    }
+
+    /// The app, or the failure that every command has for a name of none.
     static func existing(_ id: String, _ database: PushDatabase) async throws -> StoredApp {
-        guard let app = try await database.apps.find(id) else {
-            throw CommandFailure("no app is called \(id)")
+        // What no app may be called is not asked for: it may be no text for Postgres.
+        guard AppID.isWellFormed(id), let app = try await database.apps.find(id) else {
+            throw try await noApp(id, database)
         }
         return app
+    }
+
+    /// That no app is called this, and which one is nearly.
+    static func noApp(_ id: String, _ database: PushDatabase) async throws -> CommandFailure {
+        noApp(id, among: try await database.apps.list().map(\.id))
+    }
+
+    static func noApp(_ id: String, among ids: [String] = []) -> CommandFailure {
+        CommandFailure("no app is called \(id)\(didYouMean(id, among: ids))")
     }
 
     private static func shown(_ app: StoredApp) -> JSONObject {

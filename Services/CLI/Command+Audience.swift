@@ -12,7 +12,6 @@ extension Command {
         options: audienceOptions + [json]
     ) { arguments, context in
         let app = try arguments.operand(0, "app")
-        guard AppID.isWellFormed(app) else { throw ArgumentsError("\(app) is no app's id") }
         var object = try audienceObject(arguments)
         object["data"] = [:]
         let request: PushRequest

@@ -23,8 +23,12 @@ extension Command {
         guard let limit = Int(text), (1...100_000).contains(limit) else {
             throw ArgumentsError("--limit takes a whole number from 1 to 100000")
         }
+        let database = try await context.database()
+        let entries = try await database.audit.list(app: id, since: since, limit: limit)
         // Not only of apps that there are: what was done to one outlives it.
-        let entries = try await context.database().audit.list(app: id, since: since, limit: limit)
+        if entries.isEmpty, try await database.audit.list(app: id, since: nil, limit: 1).isEmpty {
+            _ = try await existing(id, database)
+        }
         if arguments.has("--json") {
             for entry in entries { Terminal.say(.object(entry.json)) }
         } else if entries.isEmpty {

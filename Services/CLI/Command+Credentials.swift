@@ -207,7 +207,7 @@ extension Command {
         } else {
             let label = name.isEmpty ? "" : " for \(name)"
             Terminal.say(
-                "\(platform.rawValue): kept a credential of \(app)\(label) \(summary.text)"
+                "\(platform.rawValue): kept a credential of \(app)\(label) \(credential.summaryText)"
             )
             if platform == .apns, !kept.isDefault {
                 Terminal.say(
@@ -245,4 +245,9 @@ extension Command {
         }
         return 0
     }
+}
+
+extension StoredCredential {
+    /// What may be shown of it, for people.
+    var summaryText: String { JSONValue.object(summary).plain }
 }

@@ -155,6 +155,14 @@ private struct Doctor {
         if apps.isEmpty { found("apps", .warning, "none yet: carillon app create <app>") }
         for app in apps {
             let own = credentials.filter { $0.app == app.id }
+            guard !app.isClosed else {
+                found(
+                    "app \(app.id)",
+                    .warning,
+                    "its deletion was cut short: carillon app delete \(app.id)"
+                )
+                continue
+            }
             if let keys {
                 let opens =
                     (try? keys.open(app.appKeySealed, context: StoredApp.appKeyContext(app.id)))
@@ -227,14 +235,14 @@ private struct Doctor {
             case .wns: _ = try WNSCredential(secret: secret)
             case .mpns: _ = try MPNSCredential(secret: secret)
             }
-            guard let end = credential.end else { return found(name, .ok, credential.summary.text) }
+            guard let end = credential.end else { return found(name, .ok, credential.summaryText) }
             let month: Int64 = 30 * 86_400_000
             if end <= .now() {
                 found(name, .failed, "its certificate ended \(end.iso8601)")
             } else if end <= Instant.now().adding(milliseconds: month) {
                 found(name, .warning, "its certificate ends \(end.iso8601)")
             } else {
-                found(name, .ok, credential.summary.text)
+                found(name, .ok, credential.summaryText)
             }
         } catch {
             found(name, .failed, "\(error)")

@@ -42,7 +42,7 @@ extension Command {
                 ),
                 oldValidUntil: until
             )
-        else { throw CommandFailure("no app is called \(id)") }
+        else { throw try await noApp(id, database) }
         try await context.audit("app rotate-key", app: id, targets: ["key:\(kind.rawValue)"])
         if arguments.has("--json") {
             Terminal.say([

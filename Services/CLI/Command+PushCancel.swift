@@ -11,11 +11,9 @@ extension Command {
         requiredOperands: 1,
         options: [json]
     ) { arguments, context in
-        let id = try arguments.operand(0, "push id")
-        guard PushIdentity.isUUID(id) else {
-            throw ArgumentsError("\"\(id)\" is no push id")
-        }
+        let named = try pushID(arguments.operand(0, "push id"))
         let database = try await context.database()
+        let id = try await existing(push: named, database).id
         guard let push = try await database.pushes.cancel(id) else {
             throw CommandFailure("there is no such push")
         }
@@ -64,18 +62,46 @@ extension Command {
             pushes = try await database.pushes.scheduled(app: app, limit: limit)
         }
         if arguments.has("--json") {
-            Terminal.say(.array(pushes.map { .object(shownPush($0)) }))
+            Terminal.say(
+                .array(
+                    pushes.map { push in
+                        var object = shownPush(push)
+                        object["text"] = .string(push.text)
+                        return .object(object)
+                    }
+                )
+            )
             return 0
         }
-        var rows = [["PUSH", "APP", "STATUS", "CREATED", "RELEASE", "DELIVERED"]]
+        var rows = [["PUSH", "APP", "STATUS", "CREATED", "RELEASE", "DELIVERED", "FAILED", "TEXT"]]
         for push in pushes {
             rows.append([
                 push.id, push.app, push.status.rawValue, push.createdAt.iso8601,
                 push.releaseAt?.iso8601 ?? "-",
-                "\(push.ledger.delivered)/\(push.ledger.targeted)",
+                "\(push.ledger.delivered)/\(push.ledger.targeted)", String(push.ledger.failed),
+                Terminal.short(push.text, 40),
             ])
         }
         Terminal.say(Terminal.table(rows))
         return 0
+    }
+}
+
+extension StoredPush {
+    /// What it says, as far as one text says it: its alert, on whichever platform, or its title.
+    var text: String {
+        let data = request["data"]
+        for part in [data, data?["ios"], data?["android"], data?["wp"]] {
+            for name in ["alert", "title"] {
+                switch part?[name] {
+                case .string(let text)?: return text
+                case .object(let alert)?:
+                    if let text = alert["body"]?.string ?? alert["title"]?.string { return text }
+                case nil, .null, .bool, .integer, .double, .number, .array: break
+                }
+            }
+        }
+        let aps = request["native"]?["apns"]?["payload"]?["aps"]?["alert"]
+        return aps?.string ?? aps?["body"]?.string ?? "-"
     }
 }

@@ -4,13 +4,14 @@ import JSON
 import Kafka
 import PushCore
 import PushEvents
+import PushProviders
 import PushStorage
 import ServiceKit
 
 extension Command {
     static let pushSend = Command(
         words: ["push", "send"],
-        summary: "writes a push request to Kafka; without a selector, for every device of the app",
+        summary: "writes a push request to Kafka; without a selector it asks first",
         operands: ["app"],
         requiredOperands: 1,
         options: audienceOptions + [
@@ -24,14 +25,15 @@ extension Command {
             .value("--file", "<request.json>", "a whole request, instead of the above; - is stdin"),
             .value("--id", "<event id>", "the event's id; the same id is the same push"),
             .value("--source", "<source>", "the event's source; carillon/cli without it"),
-            .flag("--dry-run", "check it here and send nothing"),
+            .flag("--all", "every device of the app is meant: do not ask"),
+            .flag("--dry-run", "check it, count who it would go to, and send nothing"),
             .flag("--wait", "until nothing is pending: 0 all delivered, 3 not all, 4 nobody there"),
             .value("--timeout", "<duration>", "how long --wait waits, such as 30s; 10m without it"),
             json,
         ]
     ) { arguments, context in
         let app = try arguments.operand(0, "app")
-        guard AppID.isWellFormed(app) else { throw ArgumentsError("\(app) is no app's id") }
+        guard AppID.isWellFormed(app) else { throw noApp(app) }
         let timeout = try waitLimit(arguments)
         var object = try requestObject(arguments, context)
         if let other = object["app"], other.string != app {
@@ -63,15 +65,24 @@ extension Command {
             eventID: eventID,
             topics: context.topics
         )
-        if arguments.has("--dry-run") {
-            Terminal.say(try JSONValue.parse(record.value ?? []))
-            return 0
+        if let error = request.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
+            throw ArgumentsError(error.description)
+        }
+        if arguments.has("--all"), !request.isForEveryone {
+            throw ArgumentsError("--all does not go with a selector")
         }
         // Who waits needs the database; who does not gets the check where there is one.
         let database =
             arguments.has("--wait") || context.reader.optional("DATABASE_URL") != nil
             ? try await context.database() : nil
         if let database { _ = try await existing(app, database) }
+        if arguments.has("--dry-run") {
+            try await rehearse(request, object, for: app, database, arguments)
+            return 0
+        }
+        if request.isForEveryone, !arguments.has("--all") {
+            try await askWhetherAll(of: app, database)
+        }
         try await produce(record, context)
         if database != nil { try await context.audit("push send", app: app, targets: [pushID]) }
         if arguments.has("--json"), !arguments.has("--wait") {

@@ -24,16 +24,20 @@ extension Command {
         guard (arguments.operands.first == nil) != (event == nil) else {
             throw ArgumentsError("push show takes a push id or --event <id>")
         }
-        if let id = arguments.operands.first, !PushIdentity.isUUID(id) {
-            throw ArgumentsError("\"\(id)\" is no push id; for an event's id use --event")
+        let id: String?
+        do throws(ArgumentsError) {
+            if let text = arguments.operands.first { id = try pushID(text) } else { id = nil }
+        } catch {
+            throw ArgumentsError("\(error.description); for an event's id use --event")
         }
         let database = try await context.database()
+        if let app = arguments.value("--app") { _ = try await existing(app, database) }
         let found: StoredPush?
         if let event {
             found = try await database.pushes.find(eventID: event, app: arguments.value("--app"))
                 .first
         } else {
-            found = try await database.pushes.find(arguments.operands.first ?? "")
+            found = try await existing(push: id ?? "", database)
         }
         guard var push = found else {
             throw CommandFailure(
@@ -135,8 +139,13 @@ extension Command {
         if let time = push.releaseAt { rows.append(["release", time.iso8601]) }
         if let time = push.finishedAt { rows.append(["finished", time.iso8601]) }
         if let error = push.error { rows.append(["error", error]) }
-        if !push.notes.isEmpty { rows.append(["notes", push.notes.text]) }
+        if !push.notes.isEmpty { rows.append(["notes", JSONValue.object(push.notes).plain]) }
         rows.append(["ledger", figures(of: push.ledger)])
+        for failure in push.failures.prefix(FailureCount.shown) {
+            rows.append([
+                "failed", "\(failure.count) at \(failure.provider.rawValue): \(failure.reason)",
+            ])
+        }
         if push.ledger.invalidTokens > 0 {
             rows.append(["tokens", "\(push.ledger.invalidTokens) died"])
         }

@@ -33,7 +33,10 @@ final class CommandContext: Sendable {
         if let database = opened.database { return database }
         let database = PushDatabase(
             DatabaseConfiguration(
-                uri: try reader.secret("DATABASE_URL"),
+                uri: try reader.secret(
+                    "DATABASE_URL",
+                    problem: DatabaseConfiguration.problem(ofURL:)
+                ),
                 connections: 2,
                 applicationName: "carillon"
             ),

@@ -45,7 +45,10 @@ struct DispatcherConfiguration: Sendable {
     var isMPNSEnabled: Bool
 
     init(reader: ConfigurationReader) throws {
-        databaseURL = try reader.secret("DATABASE_URL")
+        databaseURL = try reader.secret(
+            "DATABASE_URL",
+            problem: DatabaseConfiguration.problem(ofURL:)
+        )
         do {
             keys = try KeyRing(try reader.secret("CARILLON_MASTER_KEYS"))
         } catch let error as CryptographyError {

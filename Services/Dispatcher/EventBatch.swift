@@ -1,5 +1,6 @@
 import PushCore
 import PushEvents
+import PushProviders
 
 /// The records of one batch, sorted by what has to happen with each. Pure: no clock, no I/O.
 struct EventBatch {
@@ -32,11 +33,24 @@ struct EventBatch {
                     repeats += 1
                     continue
                 }
+                try Self.judgeSize(of: event, record)
                 usable.append(Usable(pushID: pushID, event: event, record: record))
             } catch {
                 unusable.append(Unusable(record: record, reason: error))
             }
         }
+    }
+
+    /// What no platform of the request takes is refused. What came over HTTP was accepted already, and
+    /// keeps its record: there each device tells.
+    private static func judgeSize(
+        of event: PushEvent,
+        _ record: IncomingRecord
+    ) throws(DeadLetterReason) {
+        guard !PushIdentity.isOwn(source: event.source),
+            let error = event.request.tooLargeEverywhere(bytes: record.value?.count ?? 0)
+        else { return }
+        throw DeadLetterReason(.tooLarge, error.description)
     }
 
     var apps: Set<String> { Set(usable.map(\.event.app)) }

@@ -21,7 +21,10 @@ struct RegistrationConfiguration: Sendable {
 
     init(reader: ConfigurationReader) throws {
         database = DatabaseConfiguration(
-            uri: try reader.secret("DATABASE_URL"),
+            uri: try reader.secret(
+                "DATABASE_URL",
+                problem: DatabaseConfiguration.problem(ofURL:)
+            ),
             applicationName: "carillon-registration"
         )
         kafka = KafkaConfiguration(

@@ -306,3 +306,33 @@ private func withCStrings<Result>(
         return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
     }
 }
+
+extension PostgresConfiguration {
+    /// What is wrong with a connection URI, without showing any of it; `nil` where libpq can read it
+    /// and its ports are ports. Talks to nobody.
+    package static func problem(ofURI uri: String) -> String? {
+        let expected = "it takes postgresql://user:password@host:5432/database"
+        // Owned here until freed; the text of libpq's own error may hold the password.
+        var error: UnsafeMutablePointer<CChar>?
+        let options = unsafe PQconninfoParse(uri, &error)
+        unsafe PQfreemem(error)
+        guard let options = unsafe options else {
+            return "is no URI that libpq can read; \(expected)"
+        }
+        defer { unsafe PQconninfoFree(options) }
+        var option = unsafe options
+        while let keyword = unsafe option.pointee.keyword {
+            defer { unsafe option += 1 }
+            guard unsafe String(cString: keyword) == "port", let value = unsafe option.pointee.val
+            else { continue }
+            let ports = unsafe String(cString: value).split(
+                separator: ",",
+                omittingEmptySubsequences: true
+            )
+            guard ports.allSatisfy({ UInt16($0) ?? 0 > 0 }) else {
+                return "names a port that is none; \(expected)"
+            }
+        }
+        return nil
+    }
+}

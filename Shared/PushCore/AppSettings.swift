@@ -39,7 +39,10 @@ package struct AppSettings: Sendable, Equatable {
     /// A setting that is none, or a value that it does not take.
     package struct InvalidChange: Error, Equatable, Sendable, CustomStringConvertible {
         package let description: String
+        package init(description: String) { self.description = description }
     }
+
+    package static var names: [String] { all.map(\.name) }
 
     /// What `name=value` changes in what is stored.
     package static func change(_ text: String) throws(InvalidChange) -> JSONObject {

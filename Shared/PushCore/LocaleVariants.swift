@@ -7,7 +7,7 @@ package import JSON
 /// `alert-fr-CA`, else `alert-fr`, else the plain `alert`. Case does not count, and `_` is `-`.
 package struct LocaleVariants: Sendable, Equatable {
     /// In their canonical form, those of more parts first.
-    private let locales: [String]
+    package let locales: [String]
 
     package init(_ data: JSONObject?) {
         var found: Set<String> = []

@@ -154,6 +154,12 @@ package enum PushIdentity {
     /// The source of a push that came over HTTP; its id is random.
     package static let httpSource = "carillon/http"
 
+    /// Whether it names what came over HTTP, on whichever surface: of such pushes there are records
+    /// before they come to Kafka.
+    package static func isOwn(source: String) -> Bool {
+        source.utf8.starts(with: "carillon/".utf8) && !source.utf8.starts(with: "carillon/cli".utf8)
+    }
+
     /// The push that an event becomes. The same (app, source, id) is the same push.
     package static func pushID(
         app: String,
@@ -198,6 +204,17 @@ package enum PushIdentity {
             }
             return end
         }
+    }
+
+    /// The first and the last id that begin so; `nil` where none does.
+    package static func range(beginning text: String) -> (first: String, last: String)? {
+        let pattern = "00000000-0000-0000-0000-000000000000"
+        guard text.utf8.count <= pattern.utf8.count, text.utf8.allSatisfy({ $0 < 0x80 }) else {
+            return nil
+        }
+        let first = text + pattern.dropFirst(text.utf8.count)
+        let rest = pattern.dropFirst(text.utf8.count).map { $0 == "0" ? "f" : $0 }
+        return isUUID(first) ? (first, text + String(rest)) : nil
     }
 
     package static func isUUID(_ text: String) -> Bool {

@@ -13,7 +13,7 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
         case .noContent(let platform): "the push holds nothing for \(platform.rawValue)"
         case .invalid(let field, let problem): "\(field) \(problem)"
         case .tooLarge(let bytes, let limit):
-            "the payload is too large: \(bytes) bytes of at most \(limit)"
+            "\(FailureCount.tooLarge): \(bytes) bytes of at most \(limit)"
         }
     }
 }

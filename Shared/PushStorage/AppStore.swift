@@ -37,6 +37,10 @@ package struct StoredApp: Sendable, Equatable {
         FieldsVersion(createdAt: createdAt, number: fieldsVersionNumber)
     }
 
+    /// Whether it is being deleted (`AppStore.delete`): it has no keys any more, takes nobody in and
+    /// sends nothing.
+    package var isClosed: Bool { appKeySealed.isEmpty }
+
     /// What the keys are sealed for (the cipher's associated data): they open nowhere else.
     package static func appKeyContext(_ app: String) -> String { "app/\(app)/app-key" }
     package static func masterKeyContext(_ app: String) -> String { "app/\(app)/master-key" }
@@ -131,10 +135,10 @@ package struct AppStore: Sendable {
         ).first.map(Self.app)
     }
 
-    /// Those of the ids that are apps.
+    /// Those of the ids that are apps, and not about to be deleted.
     package func known(among ids: Set<String>) async throws -> Set<String> {
         let result = try await database.execute(
-            "SELECT id FROM apps WHERE id = ANY ($1::text[])",
+            "SELECT id FROM apps WHERE id = ANY ($1::text[]) AND app_key_sealed <> ''",
             [.textArray(ids.sorted())]
         )
         return Set(try result.rows.map { try $0.text("id") })

@@ -66,6 +66,11 @@ extension DeliveryStore {
         }
     }
 
+    private static let mergedFailures = FailureCounts.mergeSQL(
+        "p.failures",
+        "SELECT provider, reason, count FROM failures WHERE push_id = p.id"
+    )
+
     // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
     // has, for each row of the batch, where only the primary key is right.
     private static let settleSQL = """
@@ -81,7 +86,8 @@ extension DeliveryStore {
             FROM input i
             WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
                 AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
-            RETURNING d.day, d.push_id, d.target, d.state, i.died
+            RETURNING d.day, d.push_id, d.target, d.state, i.died, d.provider, d.last_status,
+                d.last_reason
         ), counts AS (
             SELECT push_id, count(*) AS settled,
                 count(*) FILTER (WHERE state = 1) AS delivered,
@@ -91,11 +97,15 @@ extension DeliveryStore {
                 count(*) FILTER (WHERE state = 5) AS in_doubt,
                 count(*) FILTER (WHERE died) AS died
             FROM settled GROUP BY push_id
+        ), failures AS (
+            SELECT push_id, provider, \(FailureCounts.reasonSQL("s")) AS reason, count(*) AS count
+            FROM settled s WHERE state = 2 GROUP BY 1, 2, 3
         ), books AS (
             UPDATE pushes p SET pending = p.pending - c.settled,
                 delivered = p.delivered + c.delivered, failed = p.failed + c.failed,
                 expired = p.expired + c.expired, suppressed = p.suppressed + c.suppressed,
                 in_doubt = p.in_doubt + c.in_doubt, invalid_tokens = p.invalid_tokens + c.died,
+                failures = CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END,
                 status = CASE WHEN p.status = 'sending' AND p.pending = c.settled
                     AND p.open_shards = 0 THEN 'done' ELSE p.status END,
                 finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled

@@ -51,6 +51,36 @@ extension InstallationStore {
         ).rows.map(Self.installation)
     }
 
+    /// The installation of this object id, or else of this installationId; where there is none and
+    /// `beginnings` are meant too, those whose ids begin so.
+    package func find(
+        app: String,
+        named name: String,
+        beginnings: Bool,
+        limit: Int
+    ) async throws -> [Installation] {
+        var conditions = ["object_id = $2", "installation_id = $2"]
+        if beginnings {
+            conditions.append(
+                """
+                object_id >= $2 AND object_id < $2::text || chr(1114111)
+                    OR starts_with(installation_id, $2)
+                """
+            )
+        }
+        for condition in conditions {
+            let found = try await database.execute(
+                """
+                SELECT \(Self.columns) FROM installations WHERE app = $1 AND (\(condition))
+                ORDER BY object_id LIMIT $3
+                """,
+                [.text(app), .text(name), .integer(limit)]
+            ).rows.map(Self.installation)
+            if !found.isEmpty { return found }
+        }
+        return []
+    }
+
     package func count(app: String, _ filter: Filter = Filter()) async throws -> Int {
         let conditions = Conditions(app: app, filter)
         return try await database.execute(

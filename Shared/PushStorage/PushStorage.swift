@@ -41,6 +41,11 @@ package struct DatabaseConfiguration: Sendable {
         self.idleTransactionTimeout = idleTransactionTimeout
         self.searchPath = searchPath
     }
+
+    /// What is wrong with a `DATABASE_URL`, without showing it; `nil` where it can be tried.
+    package static func problem(ofURL text: String) -> String? {
+        PostgresConfiguration.problem(ofURI: text)
+    }
 }
 
 /// One loop's door to the database.

@@ -8,7 +8,7 @@ extension PushStore {
     private static let records = """
         SELECT p.id, p.app, p.event_source, p.event_id, p.request, p.status, p.error, p.notes,
             p.lane, p.targeted, p.delivered, p.failed, p.expired, p.suppressed, p.in_doubt,
-            p.pending, p.invalid_tokens, p.expires_at, p.release_at, p.schedule_id, p.created_at,
+            p.pending, p.invalid_tokens, p.failures, p.expires_at, p.release_at, p.schedule_id, p.created_at,
             p.updated_at, p.finished_at, p.id::text AS object_id,
             coalesce(p.accepted_at, p.created_at) AS accepted_at,
             coalesce(p.release_at, p.accepted_at, p.created_at) AS push_time,

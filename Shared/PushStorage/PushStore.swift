@@ -18,6 +18,9 @@ package struct StoredPush: Sendable, Equatable {
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
     package var ledger: Ledger
+    /// Why deliveries failed, the most frequent first; fewer than `failed` where a dispatcher of an
+    /// older version took part.
+    package var failures: [FailureCount] = []
     /// How far a broadcast is; `nil` where nobody asked, or there are no shards.
     package var progress: ShardProgress?
     package var expiresAt: Instant?
@@ -95,7 +98,8 @@ package struct PushStore: Sendable {
 
     static let columns = """
         id, app, event_source, event_id, request, status, error, notes, lane, targeted, delivered,
-        failed, expired, suppressed, in_doubt, pending, invalid_tokens, expires_at, release_at,
+        failed, expired, suppressed, in_doubt, pending, invalid_tokens, failures, expires_at,
+        release_at,
         schedule_id, coalesce(accepted_at, created_at) AS created_at, updated_at, finished_at
         """
 
@@ -262,6 +266,15 @@ package struct PushStore: Sendable {
         return push
     }
 
+    /// Pushes whose ids begin so, by their ids.
+    package func find(beginning: String, limit: Int) async throws -> [StoredPush] {
+        guard let range = PushIdentity.range(beginning: beginning) else { return [] }
+        return try await database.execute(
+            "SELECT \(Self.columns) FROM pushes WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3",
+            [.uuid(range.first), .uuid(range.last), .integer(limit)]
+        ).rows.map(Self.push)
+    }
+
     /// The pushes that an event became: more than one where several apps or sources use the id.
     package func find(eventID: String, app: String? = nil) async throws -> [StoredPush] {
         try await database.execute(
@@ -393,6 +406,7 @@ package struct PushStore: Sendable {
             notes: try row.json("notes").object ?? [:],
             lane: try row.integer("lane"),
             ledger: ledger,
+            failures: FailureCounts.read(try row.jsonOrNil("failures")),
             expiresAt: try row.instantOrNil("expires_at"),
             releaseAt: try row.instantOrNil("release_at"),
             scheduleID: try row.integerOrNil("schedule_id"),

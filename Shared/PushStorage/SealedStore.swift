@@ -43,7 +43,7 @@ package struct SealedStore: Sendable {
     /// All of it, app by app. An operator's hundreds of apps have some hundreds of these.
     package func all() async throws -> [SealedValue] {
         var values: [SealedValue] = []
-        for app in try await database.apps.list() {
+        for app in try await database.apps.list() where !app.isClosed {
             values.append(SealedValue(app: app.id, place: .appKey, sealed: app.appKeySealed))
             values.append(SealedValue(app: app.id, place: .masterKey, sealed: app.masterKeySealed))
         }

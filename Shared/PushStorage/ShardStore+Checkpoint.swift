@@ -138,6 +138,11 @@ extension ShardStore {
         )
     }
 
+    private static let mergedFailures = FailureCounts.mergeSQL(
+        "failures",
+        FailureCounts.querySQL("$11")
+    )
+
     /// Writes the books of a shard and of its push, the latter last, as its row is what all shards
     /// of the push wait for.
     ///
@@ -171,6 +176,8 @@ extension ShardStore {
                     delivered = delivered + $4, failed = failed + $5, expired = expired + $6,
                     suppressed = suppressed + $7, in_doubt = in_doubt + $8,
                     invalid_tokens = invalid_tokens + $9, open_shards = open_shards - $10,
+                    failures = CASE WHEN $11::jsonb IS NULL THEN failures
+                        ELSE \(mergedFailures) END,
                     status = CASE WHEN status = 'sending' AND pending + $3 = 0
                         AND open_shards - $10 = 0 THEN 'done' ELSE status END,
                     finished_at = CASE WHEN status = 'sending' AND pending + $3 = 0
@@ -184,6 +191,7 @@ extension ShardStore {
                     .integer(change.ledger.failed), .integer(change.ledger.expired),
                     .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
                     .integer(change.ledger.invalidTokens), .integer(change.closedShards),
+                    change.failures.parameter,
                 ]
             ),
         ])
@@ -246,6 +254,7 @@ extension PushStatus? {
 /// What a checkpoint does to the books of its push.
 struct BooksChange: Equatable {
     private(set) var ledger = Ledger()
+    private(set) var failures = FailureTally()
     private(set) var closedShards = 0
     private let before: ShardBooks
 
@@ -257,6 +266,13 @@ struct BooksChange: Equatable {
             case .settled(let settled):
                 ledger[settled.outcome] += 1
                 if settled.tokenDiedAt != nil { ledger.invalidTokens += 1 }
+                if settled.outcome == .failed {
+                    failures.add(
+                        record.member.delivery.device.provider,
+                        reason: settled.reason,
+                        status: settled.status
+                    )
+                }
             case .waiting, .open: ledger.pending += 1
             }
         }

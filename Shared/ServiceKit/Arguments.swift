@@ -69,7 +69,10 @@ package struct Arguments: Sendable {
             }
             let equals = word.firstIndex(of: "=")
             let name = String(word[..<(equals ?? word.endIndex)])
-            guard let option = known[name] else { throw ArgumentsError("unknown option \(name)") }
+            guard let option = known[name] else {
+                let near = didYouMean(name, among: known.keys.sorted())
+                throw ArgumentsError("unknown option \(name)\(near)")
+            }
             let attached = equals.map { String(word[word.index(after: $0)...]) }
             try take(option, attached: attached, from: &rest)
         }

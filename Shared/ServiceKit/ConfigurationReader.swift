@@ -82,9 +82,15 @@ package struct ConfigurationReader: Sendable {
         return value
     }
 
-    /// As `required`; errors of its later use must not show it.
-    package func secret(_ name: String) throws(ConfigurationError) -> String {
-        try required(name)
+    /// As `required`; errors of its later use must not show it. `problem` says what is wrong with a
+    /// value, without it; `nil` where it can be used.
+    package func secret(
+        _ name: String,
+        problem: (String) -> String? = { _ in nil }
+    ) throws(ConfigurationError) -> String {
+        let value = try required(name)
+        if let problem = problem(value) { throw ConfigurationError(name, problem) }
+        return value
     }
 
     package func integer(

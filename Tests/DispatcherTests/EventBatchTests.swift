@@ -88,6 +88,27 @@ struct EventBatchTests {
         #expect(batch.unusable.isEmpty)
     }
 
+    @Test("What is too large for every platform of the request is refused, and nothing else")
+    func sizes() {
+        func event(_ size: Int, _ rest: String = "", source: String = "s") -> String {
+            let text = String(repeating: "x", count: size)
+            return #"{"id":"\#(size)\#(rest.count)","source":"\#(source)","app":"shop"\#(rest),"#
+                + #""data":{"alert":"\#(text)"}}"#
+        }
+        let apns = #","tokens":[{"platform":"apns","token":"ab"}]"#
+        let both =
+            #","tokens":[{"platform":"apns","token":"ab"},{"platform":"wns","token":"#
+            + #""https://db5.notify.windows.com/x"}]"#
+        let batch = batch([
+            event(9000), event(4500), event(4500, apns), event(4500, both),
+            event(9000, source: PushIdentity.httpSource), event(4000, apns),
+        ])
+        #expect(batch.unusable.map(\.record.offset) == [0, 2])
+        #expect(batch.unusable.allSatisfy { $0.reason.reason == .tooLarge })
+        #expect(batch.unusable[1].reason.detail.contains("of at most 4096"))
+        #expect(batch.usable.count == 4)
+    }
+
     @Test("a record without an id is known by where it stands, so a redelivery is the same push")
     func withoutID() {
         let value = #"{"app":"shop","data":{"alert":"x"}}"#

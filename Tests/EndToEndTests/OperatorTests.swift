@@ -7,38 +7,6 @@ import Testing
 extension EndToEndTests {
     @Suite("The operator's command", .serialized, .timeLimit(.minutes(2)))
     struct OperatorTests {
-        /// A database and a broker of one's own, which no service runs on.
-        private func withOperator(
-            _ body: (_ carillon: ([String]) async throws -> ProgramAnswer) async throws -> Void
-        ) async throws {
-            let database = try await TestDatabase.make()
-            let cluster = try MockKafkaCluster()
-            for topic in ["push.requests", "push.outcomes", "push.dead-letters"] {
-                try cluster.createTopic(topic, partitions: 2)
-            }
-            let environment = [
-                "DATABASE_URL": database.url,
-                "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrapServers,
-                "CARILLON_MASTER_KEYS": "test:\(Base64.encode(randomBytes(32)))",
-            ]
-            let result: Result<Void, any Error>
-            do {
-                try await body { words in
-                    try await run(
-                        Stack.executable("carillon"),
-                        words,
-                        environment: environment
-                    )
-                }
-                result = .success(())
-            } catch {
-                result = .failure(error)
-            }
-            cluster.close()
-            try await database.drop()
-            try result.get()
-        }
-
         @Test("What it cannot use it refuses with 64, naming it; a variable with 78")
         func refusals() async throws {
             let refused: [([String], String)] = [
@@ -52,6 +20,15 @@ extension EndToEndTests {
                 (["credentials", "set", "mpns", "shop"], "--certificate-file"),
                 (["app", "set", "shop"], "name=value"), (["app", "set", "shop", "a=b"], "a"),
                 (["app", "set", "shop", "mpns=maybe"], "mpns"),
+                (["push", "sned"], #"did you mean "carillon push send"?"#),
+                (["psh", "send"], #"did you mean "carillon push"?"#),
+                (["push", "send", "shop", "--alrt", "x"], "did you mean --alert?"),
+                (["push", "send", "shop", "--bogus"], "see carillon push send --help"),
+                (["push", "frobnicate"], "see carillon push --help"),
+                (["credentials", "set", "apn"], "see carillon credentials set --help"),
+                (["app", "set", "shop", "mpns=off", "valid-dsys=3"], "did you mean valid-days?"),
+                (["app", "set", "shop", "mpns=off", "mpns=on"], "mpns is given twice"),
+                (["completions", "fish"], "bash and zsh"),
                 (["app", "set", "shop", "secure-ids=int31"], "not in this version"),
                 (["app", "set", "shop", "valid-days=0"], "valid-days must be a whole number"),
                 (["push", "send", "shop"], "--alert"),
@@ -73,6 +50,19 @@ extension EndToEndTests {
             let missing = try await run(Stack.executable("carillon"), ["app", "list"])
             #expect(missing.exit == .status(78))
             #expect(missing.errors.contains("DATABASE_URL"))
+            for url in ["postgres//nobody:s3cret@h/db", "postgresql://h:70000/db", "host=x s3cret"]
+            {
+                let began = ContinuousClock.now
+                let unusable = try await run(
+                    Stack.executable("carillon"),
+                    ["app", "list"],
+                    environment: ["DATABASE_URL": url]
+                )
+                #expect(unusable.exit == .status(78), "\(url)")
+                #expect(unusable.errors.contains("DATABASE_URL"))
+                #expect(!unusable.errors.contains("s3cret"))
+                #expect(ContinuousClock.now - began < .seconds(5))
+            }
             let badKeys = try await run(
                 Stack.executable("carillon"),
                 ["app", "create", "shop"],
@@ -174,13 +164,14 @@ extension EndToEndTests {
                 var ids: Set<String> = []
                 for _ in 0..<2 {
                     let sent = try await carillon([
-                        "push", "send", "shop", "--alert", "Ring", "--id", "e1", "--json",
+                        "push", "send", "shop", "--alert", "Ring", "--all", "--id", "e1", "--json",
                     ]).successful("send")
                     ids.insert(try #require(try JSONValue.parse(sent)["pushId"]?.string))
                 }
                 #expect(ids.count == 1)
                 let late = try await carillon([
-                    "push", "send", "shop", "--alert", "Ring", "--wait", "--timeout", "200ms",
+                    "push", "send", "shop", "--alert", "Ring", "--all", "--wait", "--timeout",
+                    "200ms",
                 ])
                 #expect(late.exit == .status(1))
                 #expect(late.errors.contains("not finished"))

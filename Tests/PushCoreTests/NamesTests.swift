@@ -18,6 +18,21 @@ struct NamesTests {
         #expect(AppID.problem(String(repeating: id, count: 65)) != nil)
     }
 
+    @Test("The beginning of an id names the ids between two")
+    func beginnings() {
+        let range = PushIdentity.range(beginning: "3c5d-")
+        #expect(range == nil)
+        #expect(
+            PushIdentity.range(beginning: "3c5d8a10-f").map { "\($0.first) \($0.last)" }
+                == "3c5d8a10-f000-0000-0000-000000000000 3c5d8a10-ffff-ffff-ffff-ffffffffffff"
+        )
+        for none in ["x", "3c5d8a10f", "é", String(repeating: "0", count: 37)] {
+            #expect(PushIdentity.range(beginning: none) == nil)
+        }
+        let whole = "3c5d8a10-f000-8000-8000-0123456789ab"
+        #expect(PushIdentity.range(beginning: whole)?.first == whole)
+    }
+
     @Test("Promise 5: ids are derived, so a repeat carries the same one, and are UUIDs")
     func derivesIDs() {
         // A stand-in for the hash that only shows what goes in.

@@ -109,6 +109,20 @@ struct ArgumentsTests {
 }
 
 @Suite(.timeLimit(.minutes(1)))
+struct NearestWordTests {
+    @Test(
+        "The word that was meant is found through a slip or two, and none where none is near",
+        arguments: [
+            ("sned", "send"), ("SHOW", "show"), ("canc", "cancel"), ("lst", "list"), ("xyz", nil),
+            ("s", nil), ("", nil), (String(repeating: "a", count: 5000), nil),
+        ] as [(String, String?)]
+    )
+    func nearest(word: String, expected: String?) {
+        #expect(nearestWord(to: word, among: ["send", "show", "list", "cancel"]) == expected)
+    }
+}
+
+@Suite(.timeLimit(.minutes(1)))
 struct LogTests {
     private final class Lines: Sendable {
         private let lock = Lock()

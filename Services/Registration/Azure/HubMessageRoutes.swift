@@ -3,6 +3,7 @@ import HTTPServer
 import JSON
 import PushCore
 import PushEvents
+import PushProviders
 import PushStorage
 
 extension AzureSurface {
@@ -263,6 +264,9 @@ extension AzureSurface {
             )
             guard (record.value?.count ?? 0) <= PushOperations.maximumRecordBytes else {
                 throw AzureError(status: 413, "the send is too large")
+            }
+            if let error = parsed.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
+                throw AzureError(status: 413, error.description)
             }
             let push = NewPush(
                 id: PushIdentity.pushID(

@@ -41,6 +41,7 @@ extension LeanCloudSurface {
         let pushes = try await labelled(call)
         var latest = pushes[0]
         for other in pushes.dropFirst() { latest.ledger.add(other.ledger) }
+        latest.failures = .together(pushes.map(\.failures))
         let platforms = try await objects.platforms(of: pushes)
         return LeanCloudAnswer(
             .object(

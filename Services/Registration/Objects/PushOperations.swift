@@ -2,6 +2,7 @@ import Cryptography
 import JSON
 import PushCore
 import PushEvents
+import PushProviders
 import PushStorage
 
 /// Takes pushes in, whichever surface they come by: kept together with their outbox row in one
@@ -61,6 +62,7 @@ struct PushOperations: Sendable {
                 "The push is too large: at most \(Self.maximumRecordBytes) bytes."
             )
         }
+        try parsed.requireSize(record)
         try caller.visit?.countPush(of: caller.app)
         let push = try await database.pushes.accept(
             NewPush(
@@ -83,5 +85,13 @@ struct PushOperations: Sendable {
         )
         caller.visit?.note(push.id)
         return push
+    }
+}
+
+extension PushRequest {
+    /// - Throws: `ObjectError` 116 for content that is too large for every platform of the request.
+    fileprivate func requireSize(_ record: OutgoingRecord) throws {
+        guard let error = tooLargeEverywhere(bytes: record.value?.count ?? 0) else { return }
+        throw ObjectError(status: 413, code: 116, "The push cannot be sent: \(error.description).")
     }
 }

@@ -42,6 +42,7 @@ enum PushRecord {
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]
+        if !push.failures.isEmpty { object["failures"] = push.failures.json }
         for (name, those) in successFields {
             guard let platforms else { break }
             let delivered = platforms.filter { $0.isDelivered && those.contains($0.platform) }

@@ -191,6 +191,12 @@ enum OpenAPIDocument {
                   "inDoubt": {"$ref": "#/components/schemas/Count"},
                   "pending": {"$ref": "#/components/schemas/Count"},
                   "invalidTokens": {"$ref": "#/components/schemas/Count"},
+                  "failures": {"type": "array", "maxItems": 10, "items": {
+                    "type": "object", "required": ["provider", "reason", "count"],
+                    "properties": {
+                      "provider": {"type": "string", "enum": ["apns", "fcm", "wns", "mpns"]},
+                      "reason": {"type": "string"},
+                      "count": {"$ref": "#/components/schemas/Count"}}}},
                   "shards": {"$ref": "#/components/schemas/Count"},
                   "finishedShards": {"$ref": "#/components/schemas/Count"},
                   "error": {"type": "string"},

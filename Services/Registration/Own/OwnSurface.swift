@@ -130,6 +130,7 @@ struct OwnSurface: Sendable {
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]
+        if !push.failures.isEmpty { object["failures"] = push.failures.json }
         if let error = push.error { object["error"] = .string(error) }
         if !push.notes.isEmpty { object["notes"] = .object(push.notes) }
         object["releaseAt"] = push.releaseAt.map { .string($0.iso8601) }

@@ -25,6 +25,7 @@ enum ParsePushStatus {
             "pushHash": .string(hash(push.request["data"]?["alert"])),
             "ACL": .object([:]),
         ]
+        if !push.failures.isEmpty { object["failures"] = push.failures.json }
         if ledger.pending > 0 { object["count"] = JSONValue(ledger.pending) }
         if let expiresAt = push.expiresAt { object["expiry"] = .integer(expiresAt.milliseconds) }
         if let interval = push.request["expiration_interval"] {

@@ -143,7 +143,7 @@ actor AppDirectory: ServicePart {
         if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }
         if isMissing(id) { return nil }
         let noticesBefore = notices
-        guard let stored = try await database.apps.find(id) else {
+        guard let stored = try await database.apps.find(id), !stored.isClosed else {
             entries[id] = nil
             miss(id)
             return nil

@@ -1,0 +1,100 @@
+import ServiceKit
+
+/// The commands that there are. Help, completions, and what an error points to come from this table.
+enum CommandTable {
+    static let all: [Command] = [
+        .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
+        .credentialsSetAPNs, .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS,
+        .credentialsList, .credentialsCheck, .credentialsRemove,
+        .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
+        .audienceExplain, .appFields, .appIndex,
+        .installationsList, .installationsShow, .installationsRestore,
+        .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
+    ]
+
+    /// In the contract, not in this version: refused by name.
+    static let planned: [String] = [
+        "app link", "push explain",
+        "dead-letters list", "dead-letters show", "dead-letters replay", "ingest type",
+        "identity set-secret",
+    ]
+
+    /// The command that the words begin with.
+    static func find(_ words: some Sequence<String>) -> Command? {
+        all.first { words.starts(with: $0.words) }
+    }
+
+    /// What may come behind these words, where they begin a command: each once, in order.
+    static func next(behind words: some Collection<String>) -> [String] {
+        var found: [String] = []
+        for command in all where command.words.starts(with: words) {
+            guard let word = command.words.dropFirst(words.count).first else { continue }
+            if !found.contains(word) { found.append(word) }
+        }
+        return found
+    }
+
+    /// The beginnings of commands that are none themselves, the longest first: `credentials set`.
+    static var groups: [[String]] {
+        var found: [[String]] = []
+        for command in all {
+            for count in stride(from: command.words.count - 1, to: 0, by: -1) {
+                let group = Array(command.words.prefix(count))
+                if !found.contains(group) { found.append(group) }
+            }
+        }
+        return found.sorted { $0.count > $1.count }
+    }
+
+    /// Words that are no command: why, and whose help to look at.
+    static func refusal(of words: [String]) -> CommandFailure {
+        let leading = words.prefix { !$0.hasPrefix("-") }
+        let known = planned.first {
+            leading.starts(with: $0.split(separator: " ").map(String.init))
+        }
+        if let known {
+            return CommandFailure("\"\(known)\" is not in this version", exitCode: 64)
+        }
+        var group = Array(leading)
+        while !group.isEmpty, next(behind: group).isEmpty { group.removeLast() }
+        let choices = next(behind: group)
+        let name = group.joined(separator: " ")
+        let help = group.isEmpty ? "carillon --help" : "carillon \(name) --help"
+        guard let stranger = leading.dropFirst(group.count).first else {
+            return .usage(
+                "\"\(name)\" takes one of: \(choices.joined(separator: ", "))",
+                see: help
+            )
+        }
+        let near = nearestWord(to: stranger, among: choices).map { word in
+            "; did you mean \"\((["carillon"] + group + [word]).joined(separator: " "))\"?"
+        }
+        let whole = (group + [stranger]).joined(separator: " ")
+        let others =
+            group.isEmpty || near != nil
+            ? "" : ": \"\(name)\" takes one of: \(choices.joined(separator: ", "))"
+        return .usage("unknown command \"\(whole)\"\(near ?? others)", see: help)
+    }
+
+    /// What `--help` says of all commands, or of those that begin with these words.
+    static func help(of group: [String]) -> String {
+        let commands = all.filter { $0.words.starts(with: group) }
+        let width = commands.map(\.name.count).max() ?? 0
+        let lines = commands.map { command in
+            let gap = String(repeating: " ", count: width - command.name.count + 2)
+            return "  \(command.name)\(gap)\(command.summary)"
+        }
+        let title = group.isEmpty ? "" : " " + group.joined(separator: " ")
+        return """
+            carillon\(title): \(group.isEmpty ? "the operator's command" : "its commands")
+
+            \(lines.joined(separator: "\n"))
+
+            "carillon <command> --help" tells the options of each; "carillon --version" the version.
+            It reads the variables of the services, from the environment or from the file of
+            NAME=value lines that CARILLON_CONFIG names: DATABASE_URL, KAFKA_BOOTSTRAP_SERVERS,
+            KAFKA_TOPIC_PREFIX, KAFKA_PARTITIONS, CARILLON_MASTER_KEYS, and the providers'.
+
+            """
+    }
+}

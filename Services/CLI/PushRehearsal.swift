@@ -1,0 +1,87 @@
+import JSON
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// What `push send` does before it sends: counts who is meant, and asks where that is everybody.
+extension Command {
+    /// `--dry-run`: who the push would go to, as the database has them now.
+    static func rehearse(
+        _ request: PushRequest,
+        _ object: JSONObject,
+        for app: String,
+        _ database: PushDatabase?,
+        _ arguments: Arguments
+    ) async throws {
+        let counts = try await counts(of: request, in: app, database)
+        let targeted = counts.map { $0.values.reduce(0, +) }
+        var byPlatform: JSONObject = [:]
+        for platform in Platform.allCases {
+            if let count = counts?[platform] { byPlatform[platform.rawValue] = JSONValue(count) }
+        }
+        guard !arguments.has("--json") else {
+            return Terminal.say([
+                "request": .object(object), "targeted": targeted.map { JSONValue($0) } ?? .null,
+                "byPlatform": counts == nil ? .null : .object(byPlatform),
+            ])
+        }
+        var rows = [["app", app]]
+        if let targeted {
+            let list = byPlatform.isEmpty ? "" : ": " + JSONValue.object(byPlatform).plain
+            rows.append(["would go to", "\(targeted) device\(targeted == 1 ? "" : "s")\(list)"])
+        } else {
+            rows.append(["would go to", "nobody knows: DATABASE_URL is not set"])
+        }
+        for (name, value) in object where name != "app" { rows.append([name, value.plain]) }
+        rows.append(["sent", "nothing: --dry-run"])
+        Terminal.say(Terminal.table(rows))
+    }
+
+    /// Devices by platform; `nil` where there is no database to ask.
+    private static func counts(
+        of request: PushRequest,
+        in app: String,
+        _ database: PushDatabase?
+    ) async throws -> [Platform: Int]? {
+        switch request.audience {
+        case .tokens(let tokens):
+            return Dictionary(tokens.map { ($0.platform, 1) }, uniquingKeysWith: +)
+        case .installations(let selectors):
+            guard let database else { return nil }
+            do {
+                return try await database.installations.explain(app: app, selectors).reachable
+            } catch let error as WhereError {
+                throw ArgumentsError("where: \(error.description)")
+            }
+        }
+    }
+
+    /// A push without a selector rings every phone: a person says so twice.
+    static func askWhetherAll(of app: String, _ database: PushDatabase?) async throws {
+        guard Terminal.canAsk else {
+            throw ArgumentsError(
+                "without a selector this goes to every device of \(app): say --all, or name some"
+            )
+        }
+        let everyone = PushRequest.Selectors()
+        let count = try await database?.installations.explain(app: app, everyone).reachable.values
+            .reduce(0, +)
+        let devices = count.map { "all \($0) devices" } ?? "every device"
+        let answer = Terminal.ask("This goes to \(devices) of \(app). Send it? [y/N] ")
+        guard ["y", "yes"].contains(answer?.lowercased() ?? "") else {
+            throw CommandFailure("nothing was sent")
+        }
+    }
+}
+
+extension PushRequest {
+    /// No selector narrows it.
+    var isForEveryone: Bool {
+        switch audience {
+        case .tokens: false
+        case .installations(let selectors):
+            selectors.channels == nil && selectors.identities == nil
+                && selectors.installations == nil && selectors.condition == nil
+        }
+    }
+}

@@ -1,0 +1,85 @@
+import Glibc
+import JSON
+import Observability
+
+/// Where a person reads and writes.
+enum Terminal {
+    static func say(_ text: String) {
+        Log.standardOutput(Array((text.hasSuffix("\n") ? text : text + "\n").utf8))
+    }
+
+    static func say(_ value: JSONValue) { say(value.text) }
+
+    /// As it is, without a line's end.
+    static func write(_ text: String) { Log.standardOutput(Array(text.utf8)) }
+
+    static func complain(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
+
+    private static func write(_ text: String, to descriptor: Int32) {
+        let bytes = Array(text.utf8)
+        unsafe bytes.withUnsafeBytes { buffer in
+            _ = unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
+        }
+    }
+
+    /// Whether somebody is there to be asked.
+    static var canAsk: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
+
+    /// What a person answers, in one line; `nil` where he left.
+    static func ask(_ question: String) -> String? {
+        write(question, to: STDERR_FILENO)
+        return readLine(strippingNewline: true)
+    }
+
+    /// A text in one line of at most so many characters, without what a terminal minds.
+    static func short(_ text: String, _ limit: Int) -> String {
+        let printable = text.unicodeScalars.prefix(4 * limit).map { scalar in
+            scalar.properties.generalCategory == .control ? " " : Character(scalar)
+        }
+        let line = String(printable)
+        return line.count <= limit ? line : line.prefix(limit - 1) + "…"
+    }
+
+    /// Columns, aligned, two blanks apart.
+    static func table(_ rows: [[String]]) -> String {
+        let columns = rows.map(\.count).max() ?? 0
+        let widths = (0..<columns).map { column in
+            rows.map { $0.indices.contains(column) ? $0[column].count : 0 }.max() ?? 0
+        }
+        return rows.map { row in
+            row.enumerated().map { column, cell in
+                column == row.count - 1
+                    ? cell : cell + String(repeating: " ", count: widths[column] - cell.count + 2)
+            }.joined()
+        }.joined(separator: "\n")
+    }
+}
+
+extension JSONValue {
+    /// For people: `topic com.example.shop, key id ABC123DEFG`.
+    var plain: String { plain(isNested: false) }
+
+    private func plain(isNested: Bool) -> String {
+        switch self {
+        case .null: "none"
+        case .bool(let isTrue): isTrue ? "yes" : "no"
+        case .string(let text): Terminal.short(text, 1000)
+        case .integer, .double, .number: text
+        case .array(let items):
+            items.isEmpty ? "none" : items.map { $0.plain(isNested: true) }.joined(separator: ", ")
+        case .object(let object):
+            (isNested ? "(" : "")
+                + object.map { "\(Self.words(of: $0)) \($1.plain(isNested: true))" }
+                .joined(separator: ", ") + (isNested ? ")" : "")
+        }
+    }
+
+    /// `keyId` as people write it: `key id`.
+    private static func words(of name: String) -> String {
+        String(
+            name.flatMap { letter -> [Character] in
+                letter.isUppercase ? [" ", Character(letter.lowercased())] : [letter]
+            }
+        )
+    }
+}

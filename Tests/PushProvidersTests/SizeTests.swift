@@ -1,0 +1,48 @@
+import JSON
+import PushCore
+import PushProviders
+import Testing
+
+@Suite("Content that no platform of a request takes", .timeLimit(.minutes(1)))
+struct SizeTests {
+    private func excess(_ object: JSONObject) throws -> RenderingError? {
+        let request = try PushRequest.parse(object, now: Instant(seconds: 1_700_000_000))
+        return request.tooLargeEverywhere(bytes: JSONValue.object(object).text.utf8.count)
+    }
+
+    private func text(_ size: Int) -> JSONValue { .string(String(repeating: "x", count: size)) }
+
+    @Test("It is told only where every platform that gets something of it has a lower limit")
+    func everywhere() throws {
+        #expect(try excess(["data": ["alert": text(300)]]) == nil)
+        #expect(try excess(["data": ["alert": text(3000)]]) == nil)
+        // 5,000 bytes of WNS.
+        #expect(try excess(["data": ["alert": text(4500)]]) == nil)
+        #expect(try excess(["data": ["alert": text(6000)]]) != nil)
+        #expect(try excess(["data": ["alert": text(6000), "ios": ["alert": "short"]]]) == nil)
+        #expect(try excess(["data": ["ios": ["alert": text(5000)]]]) != nil)
+    }
+
+    @Test("Tokens name the platforms")
+    func tokens() throws {
+        let phone: JSONValue = [["platform": "apns", "token": "ab"]]
+        let error = try excess(["tokens": phone, "data": ["alert": text(4500)]])
+        guard case .tooLarge(let bytes, 4096)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(bytes > 4500)
+        #expect(try excess(["tokens": phone, "data": ["alert": text(4000)]]) == nil)
+    }
+
+    @Test("A language that fits is enough, and what each device adds does not count")
+    func languages() throws {
+        #expect(try excess(["data": ["alert": text(9000), "alert-fr": "court"]]) == nil)
+        #expect(try excess(["data": ["alert": text(9000), "alert-fr": text(8000)]]) != nil)
+        #expect(
+            try excess([
+                "data": ["alert": .string("{{name|\(String(repeating: "x", count: 9000))}}")]
+            ]) == nil
+        )
+    }
+}
