@@ -51,7 +51,7 @@ package struct Identity: Sendable, Equatable {
     /// The fields as they are after a save that named those of `changed`, checked.
     package static func checked(
         _ object: JSONObject,
-        changed: Set<String>
+        changed: TextSet
     ) throws(InstallationError) -> JSONObject {
         let reader = InstallationFields(object)
         for field in credentials where object[field] != nil {

@@ -131,7 +131,7 @@ private struct WallClock {
     func set(offset: Int) throws {
         let file = offsetFile
         if !FileManager.default.fileExists(atPath: file) {
-            FileManager.default.createFile(atPath: file, contents: nil)
+            _ = FileManager.default.createFile(atPath: file, contents: nil)
         }
         // In place: the process has it mapped.
         let handle = try FileHandle(forUpdating: URL(fileURLWithPath: file))

@@ -8,7 +8,8 @@ import Testing
 
 @Suite("Texts that a stranger chose", .timeLimit(.minutes(1)), .serialized)
 struct HostileTextTests {
-    private let (nfc, nfd) = ("caf\u{e9}", "cafe\u{301}")
+    private let nfc = "caf\u{e9}"
+    private let nfd = "cafe\u{301}"
 
     @Test("A save of a thousand fields whose names are equivalent costs what any thousand cost")
     func equivalentFields() {
@@ -96,10 +97,10 @@ struct HostileTextTests {
             body: broken
         )
         var searches = 0
-        let credential = try ParseCredential(named) { searches += 1 }
+        let credential = ParseCredential(named) { searches += 1 }
         #expect(credential?.masterKey == "k" && searches == 0)
         let unnamed = try HTTPServerRequest(.post, "/parse/push", body: broken)
-        #expect(try ParseCredential(unnamed) { searches += 1 } == nil)
+        #expect(ParseCredential(unnamed) { searches += 1 } == nil)
         #expect(searches == 1)
         let leanCloud = try HTTPServerRequest(
             .post,

@@ -40,7 +40,7 @@ struct FieldStoreTests {
                 objectID: ObjectID.make(at: now, random: .random(in: 0...UInt64.max)),
                 at: now
             )
-            try installation.take(object, changed: Set(object.keys), now: now)
+            try installation.take(object, changed: TextSet(object.keys), now: now)
             return installation
         }.installation
     }
