@@ -217,10 +217,8 @@ struct LeanCloudRequest {
     ]
 
     /// Who says that he calls: by the headers, and where they do not say, by a form, which is
-    /// searched for that alone.
-    ///
-    /// - Parameter mayBeSearched: Asked before the form is searched.
-    /// - Throws: `LeanCloudError.unauthorized` where nobody does.
+    /// searched for that alone; `mayBeSearched` is asked before it is. Throws
+    /// `LeanCloudError.unauthorized` where nobody does.
     static func credential(
         of request: HTTPServerRequest,
         mayBeSearched: () throws -> Void

@@ -24,8 +24,10 @@ package struct ParseCall: Sendable, Equatable {
     package static let prefix = "parse"
     static let maximumDepth = BodyLimits.depth
 
-    /// - Parameter credential: What `ParseCredential` reads, which comes first: nothing else of a
-    ///   body is read before its sender is known.
+    /// - Parameters:
+    ///   - request: The call.
+    ///   - credential: What `ParseCredential` reads, which comes first: nothing else of a body is
+    ///     read before its sender is known.
     /// - Throws: `ObjectError` 107 for a body that is no JSON object, a `_method` that is none, and
     ///   a name in the path or the headers that nothing here can be called by.
     package init(
@@ -141,9 +143,8 @@ package struct ParseCredential: Sendable, Equatable {
         ["_ApplicationId", "_MasterKey"] + clientKeys.map(\.word)
 
     /// Headers that name the app and a key say who calls. Where they do not, the body is searched
-    /// for what they leave open, and for nothing else. `nil` where no app is named that could be one.
-    ///
-    /// - Parameter mayBeSearched: Asked before the body is searched.
+    /// for what they leave open, and for nothing else; `mayBeSearched` is asked before it is. `nil`
+    /// where no app is named that could be one.
     package init?(
         _ request: HTTPServerRequest,
         mayBeSearched: () throws -> Void = {}
