@@ -98,6 +98,12 @@ extension Command {
         }
     }
 
+    /// What may not be read by whoever looks over a shoulder: whoever has it can ring the device.
+    private static let addresses: TextSet = [
+        "deviceToken", "registrationId", "subscriptionUri", "deviceUri", "pushChannel",
+        HubTemplate.field,
+    ]
+
     /// All that is kept of it but its token, which is nobody's to read.
     private static func shown(_ installation: Installation) -> JSONObject {
         var object: JSONObject = [
@@ -110,7 +116,10 @@ extension Command {
         if let locale = installation.locale { object["locale"] = .string(locale) }
         let environment = installation.environment.rawValue
         if !environment.isEmpty { object["apnsEnvironment"] = .string(environment) }
-        for (name, value) in installation.object where object[name] == nil { object[name] = value }
+        for (name, value) in installation.object
+        where object[name] == nil && !addresses.contains(name) {
+            object[name] = value
+        }
         if let time = installation.tokenUpdatedAt {
             object["tokenUpdatedAt"] = .string(time.iso8601)
         }

@@ -246,6 +246,7 @@ actor DeliveryEngine: ServicePart {
         _ now: Instant,
         _ answer: ProviderAnswer? = nil
     ) {
+        if owned.slot == .direct { budget.ended(owned.health.client) }
         finished.append(
             FinishedDelivery(owned: owned, decision: decision, answer: answer, at: now)
         )

@@ -121,7 +121,11 @@ actor EventIntake: ServicePart {
         var queue = PlanQueue(items)
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         var pause = Pause()
+        var isFirst = true
         while let portion = queue.next {
+            // For the first there is room: the batch waited for it.
+            if !isFirst { await engine.waitForRoom(in: .direct, count: portion.items.count) }
+            isFirst = false
             guard let session = await engine.currentSession else {
                 guard !(await engine.isStopping) else { return nil }
                 await engine.waitForRoom(in: .direct, count: 1)

@@ -34,6 +34,9 @@ struct FlightBudget {
     private struct Owned {
         var direct = 0
         var shards = 0
+        /// Of `direct`, those that the provider has answered and that are not written down yet: for
+        /// these the client waits for nobody but Postgres.
+        var ended = 0
         /// Rows that wait here, of those for single devices too.
         var waiting = 0
 
@@ -100,7 +103,7 @@ struct FlightBudget {
     /// has less than three times of what is free.
     private func fairRoom(for client: Client) -> Int {
         let free = room(for: .direct)
-        let held = ofClient[client].map { $0.direct + $0.waiting } ?? 0
+        let held = ofClient[client].map { $0.direct + $0.waiting - $0.ended } ?? 0
         guard free > 0 else { return 0 }
         return max((3 * free - held + 3) / 4, held == 0 ? 1 : 0)
     }
@@ -109,10 +112,13 @@ struct FlightBudget {
     /// not come back, so that nobody should wait for it.
     var heldByFew: Int {
         ofClient.values.reduce(0) { sum, owned in
-            let held = owned.direct + owned.shards
+            let held = owned.direct + owned.shards - owned.ended
             return held * 8 > total ? sum + held : sum
         }
     }
+
+    /// One of a client's single devices has its answer, and keeps its slot until that is written down.
+    mutating func ended(_ client: Client) { ofClient[client]?.ended += 1 }
 
     /// Takes a slot for a row that waits here for its client's share: `start` makes it one of that.
     mutating func admitWaiting(_ client: Client) -> Bool {
@@ -149,7 +155,9 @@ struct FlightBudget {
         inUse[use.rawValue] = max(0, inUse[use.rawValue] - count)
         guard use != .rows, var used = ofClient[client] else { return }
         switch use {
-        case .direct: used.direct = max(0, used.direct - count)
+        case .direct:
+            used.direct = max(0, used.direct - count)
+            used.ended = min(max(0, used.ended - count), used.direct)
         case .shards: used.shards = max(0, used.shards - count)
         case .rows: break
         }

@@ -8,8 +8,10 @@ import PushStorage
 /// got it. Pure: no clock, no I/O.
 struct PlanningTroubles {
     private struct Trouble {
-        /// Without a page in between.
-        var count = 0
+        /// Tries without a page in between; each makes it rest longer.
+        var tries = 0
+        /// Those of them that the push itself may be the cause of.
+        var faults = 0
         var looksAt: Int?
         var until: ContinuousClock.Instant
         var failure: String?
@@ -41,7 +43,8 @@ struct PlanningTroubles {
             troubles[pushID] = nil
             return
         }
-        troubles[pushID]?.count = 0
+        troubles[pushID]?.tries = 0
+        troubles[pushID]?.faults = 0
         troubles[pushID]?.looksAt = min(looksAt * 2, DeliveryStore.carefulPage)
     }
 
@@ -55,12 +58,12 @@ struct PlanningTroubles {
     ) -> String? {
         if troubles.count >= Self.maximumPushes, troubles[push.id] == nil { troubles = [:] }
         var trouble = troubles[push.id] ?? Trouble(until: now)
-        trouble.count += 1
+        trouble.tries += 1
         if error.isStatementTimeout {
             let smaller = trouble.looksAt.map { max(Self.smallestPage, $0 / 10) }
             trouble.looksAt = smaller ?? DeliveryStore.carefulPage
         }
-        let rest = min(Self.longestRest, Self.shortestRest << min(trouble.count, 10))
+        let rest = min(Self.longestRest, Self.shortestRest << min(trouble.tries, 10))
         trouble.until = now + .milliseconds(rest)
         let hasCondition = push.request.hasCondition
         let mayFail = hasCondition || push.request.isDryRun
@@ -68,7 +71,8 @@ struct PlanningTroubles {
         let isOfThePush =
             error.isStatementTimeout
             || hasCondition && error.sqlState?.hasPrefix("53") ?? true
-        if mayFail, isOfThePush, trouble.count >= Self.maximum {
+        if isOfThePush { trouble.faults += 1 }
+        if mayFail, isOfThePush, trouble.faults >= Self.maximum {
             let subject = hasCondition ? "where: " : ""
             trouble.failure =
                 subject

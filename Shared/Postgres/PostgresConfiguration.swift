@@ -83,8 +83,11 @@ package struct PostgresConfiguration: Sendable {
         if idleTransactionTimeout > .zero {
             let limit = idleTransactionTimeout.wholeMilliseconds
             // Of the last four a local socket knows nothing, and takes them in silence.
+            // By its name others find and end it, whatever the URI or the environment call it.
+            let name = applicationName.replacing("'", with: "''")
             script += """
-                 SET idle_in_transaction_session_timeout TO \(limit);
+                 SET application_name TO '\(name)';
+                SET idle_in_transaction_session_timeout TO \(limit);
                 SET tcp_user_timeout TO \(limit * 2);
                 SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5;
                 SET tcp_keepalives_count TO 3;

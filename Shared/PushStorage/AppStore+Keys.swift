@@ -91,6 +91,12 @@ extension AppStore {
                 )
                 guard let row = found.first else { return false }
                 let app = try Self.app(row)
+                guard !app.isClosed else {
+                    throw StorageError(
+                        .conflict,
+                        "the app is being deleted: carillon app delete finishes it"
+                    )
+                }
                 guard ![app.appKeyDigest, app.masterKeyDigest].contains(key.digest) else {
                     throw StorageError(.conflict, "this is a key of the app already")
                 }

@@ -91,12 +91,13 @@ package struct FieldStore: Sendable {
         let owner = FieldOwner(app: app, className: className)
         guard !own.isEmpty else { return NewFields(owner, version) }
         var known = try await known(of: owner, version)
-        let isFull = known.count >= Self.maximumFields
+        var room = Self.maximumFields - known.count
         var new = NewFields(owner, version)
         for use in own {
             if let type = known[use.name] {
                 try use.require(type, of: className)
-            } else if !isFull {
+            } else if room > 0 {
+                room -= 1
                 known[use.name] = use.type
                 new.fields.append(use)
             }
@@ -134,12 +135,22 @@ package struct FieldStore: Sendable {
         return [
             (
                 """
+                WITH w AS (
+                    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                        AS w(app, class, name, type)
+                ), owners AS (
+                    SELECT o.app, o.class, \(maximumFields) - (SELECT count(*) FROM (
+                        SELECT FROM app_fields f WHERE f.app = o.app AND f.class = o.class
+                        LIMIT \(maximumFields)) AS c) AS room
+                    FROM (SELECT DISTINCT app, class FROM w) AS o
+                ), numbered AS (
+                    SELECT w.*, o.room, row_number() OVER (PARTITION BY w.app, w.class
+                        ORDER BY w.name COLLATE "C") AS number
+                    FROM w JOIN owners o ON o.app = w.app AND o.class = w.class
+                )
                 INSERT INTO app_fields (app, class, name, type)
-                SELECT w.* FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-                    AS w(app, class, name, type)
-                WHERE (SELECT count(*) FROM app_fields f
-                    WHERE f.app = w.app AND f.class = w.class) < \(maximumFields)
-                ORDER BY w.app COLLATE "C", w.class COLLATE "C", w.name COLLATE "C"
+                SELECT app, class, name, type FROM numbered WHERE number <= room
+                ORDER BY app COLLATE "C", class COLLATE "C", name COLLATE "C"
                 ON CONFLICT DO NOTHING
                 """, parameters + [.textArray(fields.map(\.type.text))]
             ),

@@ -146,7 +146,7 @@ final class FieldTypes: Sendable {
     }
 
     /// What a save that is committed has used. What was read since, or of another version, may know
-    /// better.
+    /// better. A class that is full by then may have had no room for all of it, and is read anew.
     func learned(_ new: NewFields) {
         guard !new.fields.isEmpty else { return }
         lock.withLock {
@@ -154,6 +154,10 @@ final class FieldTypes: Sendable {
             for use in new.fields {
                 unsafe entries[new.owner]?.types[use.name] = use.type
                 unsafe count += 1
+            }
+            if let types = unsafe entries[new.owner]?.types.count, types >= FieldStore.maximumFields {
+                unsafe entries[new.owner] = nil
+                unsafe count -= types
             }
         }
     }

@@ -6,9 +6,10 @@ extension Migration {
         version: 17,
         oldestUsable: 1,
         statements: [
+            // The index first: building it lets everyone read, what comes after it lets nobody.
+            "CREATE INDEX pushes_planning_fair ON pushes (app, lane, created_at) WHERE is_planning",
             "ALTER TABLE pushes ADD COLUMN is_conditional boolean",
             "DROP INDEX pushes_planning",
-            "CREATE INDEX pushes_planning ON pushes (app, lane, created_at) WHERE is_planning",
         ]
     )
 }

@@ -68,6 +68,24 @@ struct FlightBudgetTests {
         #expect(budget.heldByFew > 3000)
     }
 
+    @Test("what was answered and waits for Postgres alone is held against nobody: intake has to wait")
+    func answered() {
+        var budget = FlightBudget(total: 4096)
+        let clients = ["a", "b"].map { FlightBudget.Client(app: $0, provider: "fcm") }
+        var isFull = false
+        while !isFull {
+            isFull = true
+            for client in clients where budget.admit(.direct, client) {
+                budget.ended(client)
+                isFull = false
+            }
+        }
+        #expect(budget.room(for: .direct) == 0)
+        #expect(budget.heldByFew == 0)
+        budget.release(.direct, clients[0], 10)
+        #expect(budget.room(for: .direct) == 10)
+    }
+
     @Test("what is released may be used again, by whoever comes first")
     func release() {
         var budget = FlightBudget(total: 4)

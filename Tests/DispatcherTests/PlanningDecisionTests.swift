@@ -86,6 +86,15 @@ struct PlanningDecisionTests {
         #expect(troubles.failure(of: "p") != nil)
     }
 
+    @Test("What is not the condition's fault is not counted against its push")
+    func othersFaults() throws {
+        var troubles = PlanningTroubles()
+        let asked = push(try Where.parse(["badge": 1]))
+        let lock = StorageError(.database, "a lock", isRetryable: true, sqlState: "55P03")
+        for _ in 0..<5 { #expect(troubles.add(lock, to: asked, at: .now) == nil) }
+        #expect(troubles.add(timeout, to: asked, at: .now) == nil)
+    }
+
     @Test("A scheduled push that cannot be released is found, and stops no other")
     func release() {
         var troubles = ReleaseTroubles()

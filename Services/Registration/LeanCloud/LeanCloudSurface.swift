@@ -212,6 +212,9 @@ struct LeanCloudRequest {
         return object
     }
 
+    /// A longer form has to say who calls by its headers: nobody's 16 MiB are searched for it.
+    private static let maximumSearchedBytes = 1 << 20
+
     private static let credentialWords: [StaticString] = [
         "_ApplicationId", "_ApplicationKey", "_MasterKey",
     ]
@@ -226,7 +229,7 @@ struct LeanCloudRequest {
         do {
             return try LeanCloudCredential(headers: request.headers)
         } catch {
-            guard mayBeForm(request) else { throw error }
+            guard mayBeForm(request), request.body.count <= maximumSearchedBytes else { throw error }
             try mayBeSearched()
             guard let form = BodyCredentials(request.body, named: credentialWords),
                 let app = form.text("_ApplicationId")

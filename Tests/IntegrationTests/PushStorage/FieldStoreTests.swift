@@ -45,6 +45,32 @@ struct FieldStoreTests {
         }.installation
     }
 
+    @Test("A class learns 1,000 fields, however many one save brings, and replicas agree on the rest")
+    func bound() async throws {
+        func many(_ letter: String) -> JSONObject {
+            JSONObject((0..<1500).map { ("\(letter)\($0)", JSONValue.integer(1)) })
+        }
+        try await StorageFixture.run { fixture in
+            try await fixture.another { other in
+                // Each knows the class while it is almost empty.
+                for database in [fixture.database, other] {
+                    try await save(["first": 1], database)
+                }
+                try await save(many("a"), fixture.database)
+                let learned = try await other.fields.list(app: Self.app)
+                #expect(learned.count == 1000)
+                try await save(many("b"), other)
+                #expect(try await other.fields.list(app: Self.app) == learned)
+                let names = learned.map(\.name)
+                let free = try #require((0..<1500).map { "b\($0)" }.first { !names.contains($0) })
+                for database in [fixture.database, other] {
+                    try await save([free: "a text"], database)
+                    try await save([free: 4], database)
+                }
+            }
+        }
+    }
+
     @Test("Of many who are the first to use a field at once, on two replicas, one decides its type")
     func races() async throws {
         try await StorageFixture.run { fixture in
