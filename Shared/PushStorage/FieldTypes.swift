@@ -155,9 +155,10 @@ final class FieldTypes: Sendable {
                 unsafe entries[new.owner]?.types[use.name] = use.type
                 unsafe count += 1
             }
-            if let types = unsafe entries[new.owner]?.types.count, types >= FieldStore.maximumFields {
+            let known = unsafe entries[new.owner]?.types.count ?? 0
+            if known >= FieldStore.maximumFields {
                 unsafe entries[new.owner] = nil
-                unsafe count -= types
+                unsafe count -= known
             }
         }
     }

@@ -68,7 +68,7 @@ struct FlightBudgetTests {
         #expect(budget.heldByFew > 3000)
     }
 
-    @Test("what was answered and waits for Postgres alone is held against nobody: intake has to wait")
+    @Test("what was answered and waits for Postgres alone is held against nobody")
     func answered() {
         var budget = FlightBudget(total: 4096)
         let clients = ["a", "b"].map { FlightBudget.Client(app: $0, provider: "fcm") }

@@ -229,7 +229,8 @@ struct LeanCloudRequest {
         do {
             return try LeanCloudCredential(headers: request.headers)
         } catch {
-            guard mayBeForm(request), request.body.count <= maximumSearchedBytes else { throw error }
+            guard mayBeForm(request), request.body.count <= maximumSearchedBytes
+            else { throw error }
             try mayBeSearched()
             guard let form = BodyCredentials(request.body, named: credentialWords),
                 let app = form.text("_ApplicationId")

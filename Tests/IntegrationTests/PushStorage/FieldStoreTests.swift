@@ -45,7 +45,7 @@ struct FieldStoreTests {
         }.installation
     }
 
-    @Test("A class learns 1,000 fields, however many one save brings, and replicas agree on the rest")
+    @Test("A class learns 1,000 fields, however many one save brings, the same everywhere")
     func bound() async throws {
         func many(_ letter: String) -> JSONObject {
             JSONObject((0..<1500).map { ("\(letter)\($0)", JSONValue.integer(1)) })
