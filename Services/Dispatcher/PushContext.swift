@@ -68,7 +68,7 @@ final class PushContext: @unchecked Sendable {
             pushID: push.id,
             eventID: push.eventID,
             // It was judged when it came in; what was past then is past now.
-            request: try? PushRequest.parse(push.request, now: .latest)
+            request: try? PushRequest.parse(push.request, now: .latest, isStored: true)
         )
     }
 

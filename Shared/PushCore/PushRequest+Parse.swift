@@ -34,14 +34,16 @@ extension PushRequest {
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
     /// A known field that is `null` counts as absent, but for the selectors; a known field with a
-    /// value that cannot be used fails with its name. `now` judges how far ahead `push_time` lies.
+    /// value that cannot be used fails with its name. `now` judges how far ahead `push_time` lies;
+    /// `isStored` says that it was judged when it came in, maybe by an older version.
     package static func parse(
         _ object: JSONObject,
-        now: Instant
+        now: Instant,
+        isStored: Bool = false
     ) throws(PushRequestError) -> PushRequest {
         let fields = FieldReader(object)
-        // Postgres keeps no text with one, and says so only by an error of its own.
-        for (field, value) in object where field.utf8.contains(0) || value.holdsNUL {
+        // `jsonb` takes no text with one, and says so only by an error of its own.
+        for (field, value) in object where !isStored && (field.utf8.contains(0) || value.holdsNUL) {
             throw PushRequestError(
                 String(field.prefix(100)),
                 .invalid("must not hold a NUL character")

@@ -218,7 +218,7 @@ extension DeliveryStore {
         let request: PushRequest
         do throws(PushRequestError) {
             // It was judged when it came in; what was past then is past now.
-            request = try PushRequest.parse(object, now: .latest)
+            request = try PushRequest.parse(object, now: .latest, isStored: true)
         } catch {
             throw StorageError(.corrupt, "a push's request cannot be read: \(error.description)")
         }

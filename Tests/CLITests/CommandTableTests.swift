@@ -27,7 +27,7 @@ struct CommandTableTests {
         "bash completes words, options, choices and groups of words",
         arguments: [
             (["pu"], "push"), (["push", "sh"], "show"), (["credentials", "set", "m"], "mpns"),
-            (["credentials", "se"], "set"), (["push", "send", "shop", "--al"], "--alert"),
+            (["credentials", "se"], "set"), (["push", "send", "shop", "--ale"], "--alert"),
             (["app", "rotate-key", "shop", "--key", "m"], "master"),
             (["completions", "z"], "zsh"), (["push", "send", "shop", "--alert", "--w"], ""),
             (["push", "send", "shop", "--file", "/etc/hostn"], "/etc/hostname"),
@@ -43,7 +43,7 @@ struct CommandTableTests {
         #expect(answer.output == expected)
     }
 
-    @Test("What zsh gets names every command and is well formed as far as bash can tell")
+    @Test("What zsh gets names every command")
     func zsh() {
         let script = Completions(for: .zsh).script
         #expect(script.hasPrefix("#compdef carillon\n"))

@@ -122,7 +122,9 @@ private struct WallClock {
         try Self.program.write(toFile: source, atomically: true, encoding: .utf8)
         _ = try await run(
             "/usr/bin/env",
-            ["clang", "-shared", "-fPIC", "-O2", "-o", library, source]
+            ["clang", "-shared", "-fPIC", "-O2", "-o", library, source],
+            // The toolchain's own: it lies beside `swift`.
+            environment: ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
         ).successful("clang")
         try set(offset: 0)
     }

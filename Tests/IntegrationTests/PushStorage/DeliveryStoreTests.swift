@@ -411,7 +411,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("A request with text that jsonb refuses does not fail the batch it came in")
+    @Test("A request with a number that jsonb refuses does not fail the batch it came in")
     func oddRequestsAreKept() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -419,7 +419,7 @@ struct DeliveryStoreTests {
             let odd = try fixture.push(
                 "odd",
                 [
-                    "tokens": [["platform": "apns", "token": "0dd"]], "colour": "a\u{0}b",
+                    "tokens": [["platform": "apns", "token": "0dd"]], "colour": "red",
                     "weight": .number("1e99999"),
                 ]
             )
@@ -429,7 +429,7 @@ struct DeliveryStoreTests {
             )
             #expect(planned.deliveries.count == 2)
             let record = try #require(try await database.pushes.find(odd.id))
-            #expect(record.request["colour"] == "a\u{0}b")
+            #expect(record.request["weight"] == .number("1e99999"))
             #expect(record.notes["unknownFields"] == ["colour", "weight"])
         }
     }

@@ -267,7 +267,7 @@ struct LocalTimeTests {
 
     @Test(
         "A shard's age begins when its devices are first due, and moves with no give-back",
-        arguments: [["channels": ["all"]], ["where": ["badge": 0]]] as [JSONObject]
+        arguments: [["channels": ["all"]], ["where": ["deviceType": "ios"]]] as [JSONObject]
     )
     func shardsAge(audience: JSONObject) async throws {
         try await StorageFixture.run { fixture in

@@ -27,8 +27,8 @@ struct SessionTests {
                     id,
                     [
                         "tokens": [
-                            ["platform": "fcm", "token": .string(id + " one")],
-                            ["platform": "fcm", "token": .string(id + " two")],
+                            ["platform": "fcm", "token": .string(id + "-one")],
+                            ["platform": "fcm", "token": .string(id + "-two")],
                         ]
                     ]
                 )
