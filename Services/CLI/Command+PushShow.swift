@@ -98,6 +98,7 @@ extension Command {
             "status": .string(push.status.rawValue),
         ]
         for (name, value) in shownLedger(push.ledger) { object[name] = value }
+        if !push.failures.isEmpty { object["failures"] = push.failures.json }
         object["invalidTokens"] = JSONValue(push.ledger.invalidTokens)
         object["devices"] = JSONValue(push.ledger.targeted)
         object["successes"] = JSONValue(push.ledger.delivered)
