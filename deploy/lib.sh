@@ -23,7 +23,7 @@ build_packages=(
     libexpat1-dev zlib1g-dev libzstd-dev
 )
 server_packages=(curl jq kcat postgresql procps)
-test_packages=(python3 python3-venv nghttp2-client nodejs)
+test_packages=(python3 python3-venv nghttp2-client nodejs shellcheck)
 kafka_packages=(openjdk-17-jre-headless)
 
 installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
@@ -96,7 +96,9 @@ private_folders=()
 start() {
     local name="$1" log="$2"
     shift 2
-    setsid "$@" >"$log" 2>&1 </dev/null &
+    # Empty before the process is there: who waits for a line must not find the last one's.
+    : >"$log"
+    setsid "$@" >>"$log" 2>&1 </dev/null &
     started=$!
     pids+=("$started")
     pid_names+=("$name")
@@ -127,6 +129,28 @@ stop_everything() {
     pid_names=()
     rm -rf ${private_folders[@]+"${private_folders[@]}"}
     private_folders=()
+}
+
+at_exit=() # a command that the script has for its end; it finds the exit status in `ended`
+
+# However the script ends from here on, by itself or by a signal: `at_exit`, then all that was started
+# is stopped. The run folder goes where all went well.
+stop_at_exit() {
+    trap finish EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+}
+
+finish() {
+    ended=$?
+    trap - EXIT INT TERM HUP
+    set +e
+    if ((${#at_exit[@]} > 0)); then "${at_exit[@]}"; fi
+    stop_everything
+    if [[ -n "${run_folder:-}" ]]; then
+        if ((ended == 0)); then rm -rf "$run_folder"; else note "logs: $run_folder" >&2; fi
+    fi
+    exit "$ended"
 }
 
 # stop_service PID: one of them alone; what comes later is started anew.
