@@ -32,6 +32,10 @@ actor DeliverySweeper: ServicePart {
     private let engine: DeliveryEngine
     private let bell: Bell
     private let log: Log
+    /// The last claim came full: who has little that is due may stand behind who has much.
+    private var isCrowded = false
+    /// Behind whom the next fair claim goes on.
+    private var last: DeliveryStore.Client?
 
     init(
         lane: Lane,
@@ -54,10 +58,10 @@ actor DeliverySweeper: ServicePart {
         var pause = Pause()
         while !Task.isCancelled {
             do {
-                let claimed = try await sweep()
+                let goesOn = try await sweep()
                 trouble.clear(Self.cannotClaim)
                 pause = Pause()
-                if claimed == 0 { await bell.wait(atMost: Self.idleWait) }
+                if !goesOn { await bell.wait(atMost: Self.idleWait) }
             } catch is CancellationError {
                 return
             } catch {
@@ -69,28 +73,25 @@ actor DeliverySweeper: ServicePart {
         }
     }
 
-    /// - Returns: How many were claimed.
-    private func sweep() async throws -> Int {
-        guard let session = await engine.workingSession else { return 0 }
+    /// - Returns: Whether there may be more.
+    private func sweep() async throws -> Bool {
+        guard let session = await engine.workingSession else { return false }
         // Waiting for a part of the lane keeps the claims large while much is in flight.
         let room = await engine.room(in: lane)
-        guard room > 0, await engine.isWorthClaiming(in: lane) else { return 0 }
+        guard room > 0, await engine.isWorthClaiming(in: lane) else { return false }
+        let wasCrowded = isCrowded
         let due: [Delivery]
         do {
-            due = try await database.deliveries.claimDue(
-                session: session,
-                lane: lane.rawValue,
-                limit: min(room, Self.claimLimit)
-            )
+            due = try await claim(session, atMost: min(room, Self.claimLimit))
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
-            return 0
+            return false
         } catch {
             // Whether the claim was committed may not be known.
             await engine.lookForStrays()
             throw error
         }
-        guard !due.isEmpty else { return 0 }
+        guard !due.isEmpty else { return wasCrowded }
         var pause = Pause()
         while !Task.isCancelled {
             do {
@@ -102,6 +103,29 @@ actor DeliverySweeper: ServicePart {
                 await pause.wait(on: loop)
             }
         }
-        return due.count
+        return true
+    }
+
+    /// The oldest; where that was as many as may come, then of everybody alike, in turns: one alone
+    /// loses little by it, and nobody waits behind somebody else's thousands.
+    private func claim(_ session: Int, atMost limit: Int) async throws -> [Delivery] {
+        if isCrowded {
+            isCrowded = false
+            let claim = try await database.deliveries.claimFairly(
+                session: session,
+                lane: lane.rawValue,
+                limit: limit,
+                after: last
+            )
+            last = claim.last
+            return claim.deliveries
+        }
+        let due = try await database.deliveries.claimDue(
+            session: session,
+            lane: lane.rawValue,
+            limit: limit
+        )
+        isCrowded = due.count >= limit
+        return due
     }
 }

@@ -157,35 +157,6 @@ package struct DeliveryStore: Sendable {
     /// Why those are suppressed that nobody had sent when their push was cancelled.
     static let cancelledReason = "cancelled"
 
-    /// Takes deliveries that are due, oldest first, hiding them from every other session. One whose
-    /// push was cancelled says so in its `suppression`.
-    ///
-    /// - Returns: At most `limit`; empty when nothing is due.
-    /// - Throws: `StorageError` of kind `sessionLost`.
-    package func claimDue(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
-        try await database.transaction { transaction in
-            try await Self.holdByIndex(session, transaction)
-            return try await transaction.execute(
-                """
-                UPDATE deliveries d SET owner = $1, updated_at = now()
-                FROM (SELECT day, push_id, target FROM deliveries
-                    WHERE state = 0 AND owner IS NULL AND lane = $2 AND due_at <= now()
-                    ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) c
-                WHERE d.day = c.day AND d.push_id = c.push_id AND d.target = c.target
-                RETURNING \(Self.qualified), EXISTS (
-                    SELECT FROM pushes p WHERE p.id = d.push_id
-                        AND p.status IN ('cancelled', 'failed'))
-                    AS is_cancelled
-                """,
-                [.integer(session), .integer(lane), .integer(min(max(limit, 1), 10_000))]
-            ).rows.map { row in
-                var delivery = try Delivery.read(row)
-                if try row.boolean("is_cancelled") { delivery.suppression = Self.cancelledReason }
-                return delivery
-            }
-        }
-    }
-
     /// What a session owns, in no order: to find rows that it does not know of, because the answer
     /// to the transaction that made them its own was lost.
     package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {

@@ -10,7 +10,7 @@ struct Migration: Sendable {
     static let all: [Migration] = [
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
         .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
-        .seventeenth, .eighteenth, .nineteenth, .twentieth,
+        .seventeenth, .eighteenth, .nineteenth, .twentieth, .twentyFirst,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

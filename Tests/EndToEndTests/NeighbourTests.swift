@@ -99,5 +99,81 @@ extension EndToEndTests {
                 #expect(await dispatcher.process.stop() == .status(0))
             }
         }
+
+        /// Writes down so many more deliveries of a push that is over, due since a while.
+        private func owe(
+            _ count: Int,
+            of event: JSONValue,
+            token: String,
+            dueFor seconds: Int,
+            on stack: Stack
+        ) async throws {
+            let id = try #require(event["id"]?.string)
+            let platform = event["tokens"]?[0]?["platform"]?.string ?? ""
+            _ = try await stack.database.query(
+                """
+                with push as (
+                    update pushes set status = 'sending', finished_at = null,
+                        targeted = targeted + \(count), pending = pending + \(count)
+                    where event_id = '\(id)' returning id, app, created_at)
+                insert into deliveries (day, push_id, target, app, provider, environment, token,
+                    lane, attempts, due_at)
+                select (created_at at time zone 'UTC')::date, id, 'more-' || n, app, '\(platform)',
+                    case '\(platform)' when 'apns' then 'production' else '' end, \(token), 0, 1,
+                    now() - interval '\(seconds) s'
+                from push, generate_series(1, \(count)) n
+                """
+            )
+        }
+
+        @Test("Retries of the healthy do not wait behind 40,000 of a provider that is ill")
+        func retries() async throws {
+            try await Stack.with { stack in
+                let (sick, well) = (try await stack.makeApp(), try await stack.makeApp())
+                let phone = String(repeating: "ab", count: 32)
+                let ill = event(sick, ["tokens": [["platform": "fcm", "token": "first"]]])
+                let healthy = event(
+                    well,
+                    [
+                        "tokens": [
+                            [
+                                "platform": "apns", "token": .string(phone),
+                                "environment": "production",
+                            ]
+                        ]
+                    ]
+                )
+                var dispatcher = try await stack.start("carillon-dispatcher")
+                for request in [ill, healthy] {
+                    try await stack.send(request)
+                    _ = try await stack.finishedPush(event: try #require(request["id"]?.string))
+                }
+                #expect(await dispatcher.process.stop() == .status(0))
+                let rest = 40_000
+                try await owe(rest, of: ill, token: "'token-' || n", dueFor: 60, on: stack)
+                try await owe(
+                    20,
+                    of: healthy,
+                    token: "encode(sha256(('phone' || n)::bytea), 'hex')",
+                    dueFor: 1,
+                    on: stack
+                )
+                try await stack.simulator.setRules([["provider": "fcm", "status": 503]])
+                dispatcher = try await stack.start("carillon-dispatcher")
+                let id = try #require(healthy["id"]?.string)
+                let push = try await stack.finishedPush(event: id)
+                #expect(push["delivered"]?.integer == 21)
+                // Nobody has looked at these yet.
+                let untouched = try await count(
+                    """
+                    select count(*) from deliveries where app = '\(sick.id)' and state = 0
+                        and updated_at = created_at
+                    """,
+                    on: stack
+                )
+                #expect(untouched > rest / 4, "the healthy waited behind those of the sick")
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
     }
 }

@@ -166,6 +166,54 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("Claims are fair: many due rows of one provider do not hold up another's one")
+    func claimsAreFair() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "planner")
+            let many = (0..<300).map { number -> JSONValue in
+                ["platform": "fcm", "token": .string("token-\(number)")]
+            }
+            let few: [JSONValue] = [
+                [
+                    "platform": "apns", "environment": "production",
+                    "token": .string(String(repeating: "ab", count: 32)),
+                ]
+            ]
+            for (event, tokens) in [("many", many), ("few", few)] {
+                let push = try fixture.push(event, ["tokens": .array(tokens)])
+                _ = try await database.deliveries.plan(session: session, [push])
+            }
+            try await database.sessions.close(session)
+            let next = try await database.sessions.open(name: "claimer")
+            let first = try await database.deliveries.claimFairly(
+                session: next,
+                lane: 0,
+                limit: 20,
+                after: nil
+            )
+            #expect(first.deliveries.count { $0.device.provider == .apns } == 1)
+            #expect(first.deliveries.count { $0.device.provider == .fcm } == 10)
+            #expect(first.last == nil)
+            // With nobody else due one has all.
+            let second = try await database.deliveries.claimFairly(
+                session: next,
+                lane: 0,
+                limit: 20,
+                after: nil
+            )
+            #expect(second.deliveries.count == 20)
+            // Those behind the last of all are none.
+            let behind = try await database.deliveries.claimFairly(
+                session: next,
+                lane: 0,
+                limit: 20,
+                after: DeliveryStore.Client(app: "zzzz", provider: "")
+            )
+            #expect(behind.deliveries.isEmpty && behind.last == nil)
+        }
+    }
+
     @Test("Promise 3: an audience is fixed, written down by pages, and resumes after a crash")
     func planningResumes() async throws {
         try await StorageFixture.run { fixture in
