@@ -173,7 +173,9 @@ extension ShardStore {
 
     // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.
     // Candidates are looked at again by their primary key, as another may have them by then; hence
-    // "IS FALSE", which keeps the partial indexes out of it.
+    // "IS FALSE", which keeps the partial indexes out of it. A shard that a dispatcher of an older
+    // version cut was not told when its members are due first: nobody has claimed it, so it is when
+    // the shard is.
     private static let claimSQL = """
         WITH RECURSIVE apps AS (
             (SELECT app FROM shards WHERE NOT finished AND owner IS NULL ORDER BY app LIMIT 1)
@@ -201,7 +203,9 @@ extension ShardStore {
             ORDER BY c.place, c.pushed_at, c.push_id, c.shard LIMIT $4
             FOR UPDATE OF s SKIP LOCKED
         )
-        UPDATE shards s SET owner = $1, updated_at = now()
+        UPDATE shards s SET owner = $1, updated_at = now(),
+            created_at = CASE WHEN s.updated_at = s.created_at
+                THEN greatest(s.created_at, s.due_at) ELSE s.created_at END
         FROM taken t WHERE s.push_id = t.push_id AND s.shard = t.shard
         RETURNING s.push_id, s.shard, s.app, s.day::text AS day, s.lower_id, s.upper_id,
             s.is_sparse, s.members IS NOT NULL AS is_chosen, s.zones, s.zones_excluded, s.cursor,

@@ -290,6 +290,34 @@ struct LocalTimeTests {
         }
     }
 
+    @Test("A shard that an older version cut is as old as its devices, and stays so")
+    func olderShardsAge() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.install(phone(0, zone: "America/New_York"))
+            _ = try await released(
+                ["channels": ["all"], "push_time": "2034-01-15T09:00:00"],
+                fixture
+            )
+            // That wrote down when it cut it, and nothing else.
+            _ = try await fixture.server.query(
+                """
+                update shards set created_at = '2024-01-15T00:00:00Z',
+                    updated_at = '2024-01-15T00:00:00Z', due_at = '2024-01-15T14:00:00Z'
+                """
+            )
+            _ = try await fixture.server.query("update pushes set created_at = '2024-01-14'")
+            let session = try await fixture.database.sessions.open(name: "sender")
+            let store = fixture.database.shards
+            for _ in 0..<2 {
+                let claimed = try await store.claim(session: session, limit: 1, holding: [:])
+                #expect(claimed.map(\.createdAt.iso8601) == ["2024-01-15T14:00:00.000Z"])
+                let later = Instant.now().adding(seconds: 3600)
+                try await store.release(session: session, claimed, dueAt: later)
+                _ = try await fixture.server.query("update shards set due_at = now()")
+            }
+        }
+    }
+
     /// Records all members of a shard as delivered, and ends it.
     private func record(
         _ members: [Delivery],
