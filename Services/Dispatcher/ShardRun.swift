@@ -11,7 +11,8 @@ import PushStorage
 /// Authority: the shard's members from its cursor on, while the session that claimed it lasts. What
 /// is in flight, what has ended and what may be sent is `ShardWindow`'s to say; this drives it, at
 /// the end of each turn of the loop in which something happened, and every 50 ms for what is due by
-/// time. The next page is read and the last checkpoint is written while members go on being sent.
+/// time. The next page is read and the last checkpoint is written while members go on being sent. Of a
+/// cancelled push nobody is sent to, and all else is the same.
 ///
 /// States: working → closing (nothing is sent any more; what was sent is recorded, and the shard goes
 /// back) → over. A shard is closed when its provider is ill, when nothing moves, when its push was
@@ -104,7 +105,8 @@ final class ShardRun: @unchecked Sendable {
         readTo = shard.cursor
     }
 
-    var isPaced: Bool { context.pace != nil }
+    /// What was cancelled is told of as fast as it can be.
+    var isPaced: Bool { context.pace != nil && !shard.isCancelled }
 
     private var engine: DeliveryEngine { environment.engine }
     private var loop: EventLoop { environment.loop }
@@ -271,7 +273,7 @@ final class ShardRun: @unchecked Sendable {
 
     private func send(_ wanted: Int, _ now: ContinuousClock.Instant) {
         var count = wanted
-        if context.pace != nil {
+        if isPaced {
             count = context.pace?.take(wanted, at: SteadyInstant.now().milliseconds) ?? 0
             guard count > 0 else {
                 // Waiting for its own pace is no standstill.
@@ -280,12 +282,12 @@ final class ShardRun: @unchecked Sendable {
             }
         }
         let (done, stop) = engine.assumeIsolated { $0.sendMembers(of: self, atMost: count) }
-        context.pace?.giveBack(count - done)
+        if isPaced { context.pace?.giveBack(count - done) }
         sent += done
         if done > 0 { lastProgress = now }
         isHungry = false
         switch stop {
-        case nil: if window.room > 0, context.pace == nil { wake() }
+        case nil: if window.room > 0, !isPaced { wake() }
         case .noRoom: isHungry = true
         case .ill(let time):
             environment.log.debug("shard waits for its provider", details)

@@ -4,25 +4,40 @@ import PushCore
 extension PushStore {
     private static let rowsAtOnce = 5000
 
-    /// Cancels a push, and tells the dispatchers. What nobody has sent yet becomes suppressed: its
-    /// rows get that state, for the reason "cancelled"; the members of its shards that have no row
-    /// get none, but are counted by their shard. What is in flight ends as it will, and is taken
-    /// from those figures where it was counted there. Nothing of this goes to `push.outcomes`.
-    ///
-    /// The push, its shards and its first 5000 rows are changed in one transaction, further rows in
-    /// more of them. Whoever claims one before its turn comes is told to suppress it.
+    /// Cancels a push, and tells the dispatchers. Nobody sends anything of it from then on; what is in
+    /// flight ends as it will. The rows and shards that wait are due at once: a dispatcher claims them,
+    /// and suppresses each delivery for the reason "cancelled", with its outcome on `push.outcomes`
+    /// before it is on the books. Until then it is pending.
     ///
     /// - Returns: The push as it stands now: cancelled, unless it was over before; `nil` where there
     ///   is none of that id.
     package func cancel(_ pushID: String) async throws -> StoredPush? {
+        if let day = try await end(pushID, untold: false) { try await hastenRows(of: pushID, day) }
+        return try await find(pushID)
+    }
+
+    /// Cancels a push of an app that is being deleted: what waits is suppressed here and now, and
+    /// nothing of it goes to `push.outcomes`.
+    func cancelUntold(_ pushID: String) async throws {
+        if let day = try await end(pushID, untold: true) {
+            try await suppressRows(of: pushID, day)
+        }
+    }
+
+    /// - Returns: The day of its rows; `nil` where it was over before.
+    private func end(_ pushID: String, untold: Bool) async throws -> String? {
         guard PushIdentity.isUUID(pushID) else { return nil }
-        let day = try await database.transaction { transaction in
+        return try await database.transaction { transaction in
             try await DeliveryStore.planByIndex(transaction)
             // Before the push, as in a checkpoint.
             _ = try await transaction.execute(
                 """
-                SELECT shard FROM shards WHERE push_id = $1 AND NOT finished
-                ORDER BY shard FOR UPDATE
+                WITH open AS (
+                    SELECT push_id, shard FROM shards WHERE push_id = $1 AND NOT finished
+                    ORDER BY shard FOR UPDATE
+                )
+                UPDATE shards s SET due_at = least(s.due_at, now())
+                FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
                 """,
                 [.uuid(pushID)]
             )
@@ -36,18 +51,47 @@ extension PushStore {
                 [.uuid(pushID)]
             )
             guard let row = changed.first else { return String?.none }
-            try await ShardStore.endUnfinished(of: pushID, transaction)
+            if untold { try await ShardStore.endUnfinished(of: pushID, transaction) }
             _ = try await transaction.execute(
-                "SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1)",
+                """
+                SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1),
+                    pg_notify('\(StorageChannel.shards.rawValue)', '')
+                """,
                 [.text(pushID)]
             )
             return try row.text("day")
         }
-        if let day { try await suppressRows(of: pushID, day) }
-        return try await find(pushID)
     }
 
-    /// The rows that nobody owns, in the order of their targets.
+    /// Makes the rows due that nobody owns, in the order of their targets.
+    private func hastenRows(of pushID: String, _ day: String) async throws {
+        var last: String? = ""
+        while let start = last {
+            last = try await database.transaction { transaction in
+                try await DeliveryStore.planByIndex(transaction)
+                return try await transaction.execute(
+                    Self.hastenSQL,
+                    [.uuid(pushID), .text(day), .text(start), .integer(Self.rowsAtOnce)]
+                ).first?.textOrNil("last")
+            }
+        }
+    }
+
+    private static let hastenSQL = """
+        WITH page AS (
+            SELECT target FROM deliveries
+            WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = 0
+                AND owner IS NULL AND due_at > now()
+            ORDER BY target LIMIT $4 FOR UPDATE SKIP LOCKED
+        ), moved AS (
+            UPDATE deliveries d SET due_at = now(), updated_at = now()
+            FROM page
+            WHERE d.day = $2::date AND d.push_id = $1 AND d.target = page.target
+        )
+        SELECT max(target) AS last FROM page
+        """
+
+    /// Suppresses the rows that nobody owns, in the order of their targets.
     func suppressRows(of pushID: String, _ day: String) async throws {
         var last: String? = ""
         while let start = last {

@@ -40,6 +40,9 @@ package struct ClaimedShard: Sendable, Equatable {
     /// What the push does to its members' badges.
     var badgeChanges: [Platform: BadgeChange] = [:]
 
+    /// The push was cancelled: its members are read to tell of each that nobody sent to it.
+    package var isCancelled = false
+
     /// Whether each page must be prepared before it is sent.
     package var raisesBadges: Bool { !badgeChanges.isEmpty }
 }
@@ -152,8 +155,8 @@ package struct ShardRecord: Sendable {
 /// Whether a shard goes on behind a checkpoint.
 package enum ShardStanding: Sendable, Equatable {
     case continues
-    /// The push was cancelled: nobody else of the shard is to be sent to. What was sent may still be
-    /// recorded by further checkpoints, until the shard is released, or finished.
+    /// The push was cancelled: nobody else of the shard is to be sent to. What was sent is recorded by
+    /// further checkpoints, until the shard is released; whoever claims it then tells of the rest.
     case cancelled
 }
 

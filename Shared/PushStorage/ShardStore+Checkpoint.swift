@@ -2,7 +2,7 @@ import JSON
 import Postgres
 import PushCore
 
-/// Checkpoints, and the end of what was cancelled.
+/// Checkpoints, and the end of what cannot be sent.
 extension ShardStore {
     /// Writes down what became of the members of a shard since its last checkpoint, in one
     /// transaction: their rows, the cursor, the books of the push, and the tokens that died. The
@@ -11,8 +11,7 @@ extension ShardStore {
     ///
     /// A checkpoint whose answer was lost may be made again: what is recorded already is left out.
     ///
-    /// - Returns: Whether the push was cancelled meanwhile. Its members that were not sent to are on
-    ///   the books as suppressed; the records of this and further checkpoints are taken from them.
+    /// - Returns: Whether the push was cancelled since the shard was claimed.
     /// - Throws: `StorageError` of kind `sessionLost` where the shard is not this session's; then
     ///   nothing was written.
     package func checkpoint(
@@ -41,7 +40,6 @@ extension ShardStore {
                     transaction
                 )
             }
-            if held.isCancelled { change.suppressWaiting(of: records) }
             change.moved(to: books)
             let status = try await Self.write(
                 shard,
@@ -51,12 +49,12 @@ extension ShardStore {
                 isReleased: checkpoint.isFinished,
                 transaction
             )
-            if status.isEnded, !books.isFinished {
-                // It was cancelled, or failed, while this shard was locked here, so it was left to us.
+            if status == .failed, !books.isFinished {
+                // It failed while this shard was locked here, so it was left to us.
                 try await Self.endUnfinished(of: shard.pushID, only: shard.shard, transaction)
             }
             try await Self.disableTokens(of: records, transaction)
-            return status.isEnded ? .cancelled : .continues
+            return status.isEnded && !shard.isCancelled ? .cancelled : .continues
         }
     }
 
@@ -198,8 +196,10 @@ extension ShardStore {
         return try results[1].first.flatMap { PushStatus(rawValue: try $0.text("status")) }
     }
 
-    /// Ends the shards of a cancelled push that nobody else is at just now; whoever is, does it
-    /// himself. Their owners keep them, to record what was sent.
+    /// Ends the shards of a push that nobody else is at just now, and counts their members without a
+    /// row as suppressed, without a word to any of them: the push cannot be sent, or its app is deleted.
+    /// Whoever is at one of a push that failed does it himself. Their owners keep them, to record what
+    /// was sent.
     static func endUnfinished(
         of pushID: String,
         only shard: Int? = nil,
@@ -276,13 +276,6 @@ struct BooksChange: Equatable {
             case .waiting, .open: ledger.pending += 1
             }
         }
-    }
-
-    /// What would wait for another try waits in vain once the push is cancelled.
-    mutating func suppressWaiting(of records: [ShardRecord]) {
-        let count = records.reduce(0) { if case .waiting = $1.end { $0 + 1 } else { $0 } }
-        ledger.pending -= count
-        ledger.suppressed += count
     }
 
     /// What changes for those without a row.
@@ -395,14 +388,14 @@ private struct RowWriter {
             write(settlement, delivery.device, into: &cells)
         case .waiting(let postponed):
             writeAddress(of: delivery, into: &cells)
-            let state: DeliveryState = isCancelled ? .suppressed : .pending
-            cells.smallint(state.rawValue)
+            cells.smallint(DeliveryState.pending.rawValue)
             cells.integer(postponed.attempts)
             cells.integer(postponed.unanswered)
-            cells.timestamp(postponed.dueAt.microseconds)
+            // Whoever claims it once the push is cancelled tells of it, and need not wait for that.
+            cells.timestamp(isCancelled ? now : postponed.dueAt.microseconds)
             cells.null()
             cells.integer(postponed.status)
-            cells.text(isCancelled ? DeliveryStore.cancelledReason : postponed.reason)
+            cells.text(postponed.reason)
             writeRest(of: delivery, into: &cells)
         case .open(let attempts, let unanswered):
             writeAddress(of: delivery, into: &cells)

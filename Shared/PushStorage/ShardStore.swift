@@ -91,8 +91,7 @@ package struct ShardStore: Sendable {
         return ShardPage(members: members, isLast: isLast)
     }
 
-    /// Hands shards back. Those that are not this session's are left alone; of a cancelled push they
-    /// take no more checkpoints.
+    /// Hands shards back. Those that are not this session's are left alone.
     ///
     /// - Parameters:
     ///   - session: Whose they were.
@@ -222,10 +221,11 @@ extension ShardStore {
         let selectors: PushRequest.Selectors
         let templateFields: [String]
         let badgeChanges: [Platform: BadgeChange]
+        let isCancelled: Bool
     }
 
-    /// What the shards of these pushes share. Those of a push that is not to be sent any more, as it
-    /// was cancelled or cannot be read, are ended here.
+    /// What the shards of these pushes share. Those of a push that failed, or cannot be read, are ended
+    /// here.
     private static func pushes(
         _ ids: Set<String>,
         _ transaction: PostgresTransaction
@@ -241,7 +241,7 @@ extension ShardStore {
         for row in rows {
             let id = try row.uuid("id")
             let status = PushStatus(rawValue: try row.text("status"))
-            guard status != .cancelled, status != .failed else {
+            guard status != .failed else {
                 try await endUnfinished(of: id, transaction)
                 continue
             }
@@ -253,7 +253,7 @@ extension ShardStore {
                     """
                     UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
                         updated_at = now(), finished_at = now()
-                    WHERE id = $1
+                    WHERE id = $1 AND status <> 'cancelled'
                     """,
                     [.uuid(id), .text("its request cannot be read")]
                 )
@@ -268,8 +268,9 @@ extension ShardStore {
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
                 environment: PushEnvironment(rawValue: try row.text("environment")) ?? .none,
                 selectors: selectors,
-                templateFields: push.request.templateFields,
-                badgeChanges: push.request.badgeChanges
+                templateFields: status == .cancelled ? [] : push.request.templateFields,
+                badgeChanges: status == .cancelled ? [:] : push.request.badgeChanges,
+                isCancelled: status == .cancelled
             )
         }
         return found
@@ -302,7 +303,8 @@ extension ShardStore {
             plannedUntil: push.plannedUntil,
             selectors: push.selectors,
             templateFields: push.templateFields,
-            badgeChanges: push.badgeChanges
+            badgeChanges: push.badgeChanges,
+            isCancelled: push.isCancelled
         )
     }
 }
@@ -410,7 +412,7 @@ extension ShardStore {
             unanswered: 0,
             expiresAt: shard.expiresAt,
             createdAt: shard.createdAt,
-            suppression: nil,
+            suppression: shard.isCancelled ? DeliveryStore.cancelledReason : nil,
             values: shard.templateFields.isEmpty ? nil : try row.jsonOrNil(6)?.object
         )
     }

@@ -71,10 +71,14 @@ extension EndToEndTests {
                 )
             }
 
-            /// Installations with an outcome on Kafka, and how many outcomes there are.
-            func outcomes() async throws -> (installations: Set<String>, records: Int) {
+            /// Installations with an outcome on Kafka, or with that one, and how many outcomes there
+            /// are.
+            func outcomes(
+                _ outcome: String? = nil
+            ) async throws -> (installations: Set<String>, records: Int) {
                 let records = try await stack.kafka.records(on: stack.topic("push.outcomes"))
                     .compactMap(\.json).filter { $0["eventId"]?.string == event }
+                    .filter { outcome == nil || $0["outcome"]?.string == outcome }
                 return (Set(records.compactMap { $0["installationId"]?.string }), records.count)
             }
         }
@@ -212,10 +216,56 @@ extension EndToEndTests {
                 #expect(last.booksBalance)
                 #expect(last["suppressed"]?.integer == audience.count - sent)
                 #expect(after["targeted"]?.integer == audience.count)
+                let told = try await audience.outcomes("suppressed")
+                #expect(told.installations.count == audience.count - sent)
+                #expect(told.records == told.installations.count)
                 #expect(
                     await dispatcher.process.stop() == .status(0),
                     "\(dispatcher.process.lastWords)"
                 )
+            }
+        }
+
+        @Test(
+            "kill -9 while a cancelled broadcast is told of: each has its outcome, as the books have it",
+            .timeLimit(.minutes(3))
+        )
+        func killedWhileCancelled() async throws {
+            let (inFlight, shards, every) = (512, 2, 250)
+            try await Stack.with([
+                "DISPATCH_IN_FLIGHT": "\(inFlight)", "DISPATCH_SHARDS": "\(shards)",
+                "DISPATCH_CHECKPOINT_EVERY": "\(every)",
+            ]) { stack in
+                let audience = try await Audience(20_000, on: stack)
+                let first = try await stack.start("carillon-dispatcher")
+                try await audience.send(["pace": 500])
+                let push = try await eventually("some of it is sent") {
+                    try await stack.simulator.count("apns", status: 200) >= 200
+                        ? try await audience.show() : nil
+                }
+                try await stack.cancel(push: push["pushId"]?.string ?? "")
+                _ = try await eventually("some of it is suppressed") {
+                    let rows = try await stack.database.query(
+                        "select 1 from deliveries where app = '\(audience.app.id)' and state = 4 limit 1"
+                    )
+                    return rows.isEmpty ? nil : true
+                }
+                first.process.signal(SIGKILL)
+                #expect(await first.process.exit() == .signal(SIGKILL))
+                let left = try #require(try await audience.show()?["pending"]?.integer)
+                #expect(left > 0, "the end came too late")
+                let second = try await stack.start("carillon-dispatcher")
+                let over = try await audience.over("cancelled")
+                #expect(over.booksBalance)
+                #expect(over["targeted"]?.integer == audience.count)
+                let (all, told) = (
+                    try await audience.outcomes(), try await audience.outcomes("suppressed")
+                )
+                #expect(all.installations.count == audience.count)
+                #expect(told.installations.count == over["suppressed"]?.integer)
+                let repeats = all.records - all.installations.count
+                #expect(repeats <= inFlight + shards * every)
+                #expect(await second.process.stop() == .status(0))
             }
         }
     }

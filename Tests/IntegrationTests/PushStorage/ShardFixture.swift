@@ -99,6 +99,44 @@ extension StorageFixture {
         )
     }
 
+    /// Brings what is left of cancelled pushes to its end, as a dispatcher does.
+    ///
+    /// - Returns: How many deliveries that is.
+    @discardableResult
+    func suppressRest() async throws -> Int {
+        let session = try await database.sessions.open(name: "undertaker")
+        var count = 0
+        for shard in try await claim(session) {
+            let members = try await members(of: shard, by: 100)
+            #expect(members.allSatisfy { $0.suppression == "cancelled" })
+            let standing = try await database.shards.checkpoint(
+                session: session,
+                shard,
+                ShardCheckpoint(
+                    cursor: members.last?.target,
+                    records: members.map {
+                        ShardRecord(delivery: $0, end: .settled(suppressed($0).settlement))
+                    },
+                    isFinished: true
+                )
+            )
+            #expect(standing == .continues)
+            count += members.count
+        }
+        for lane in 0...1 {
+            let due = try await database.deliveries.claimDue(
+                session: session,
+                lane: lane,
+                limit: 1000
+            )
+            #expect(due.allSatisfy { $0.suppression == "cancelled" })
+            _ = try await database.deliveries.settle(session: session, due.map(suppressed))
+            count += due.count
+        }
+        try await database.sessions.close(session)
+        return count
+    }
+
     /// Takes a session for dead, as another dispatcher does after its lease.
     func kill(_ session: Int) async throws {
         _ = try await server.query(

@@ -128,6 +128,18 @@ func delivered(_ delivery: Delivery) -> SettledDelivery {
     )
 }
 
+func suppressed(_ delivery: Delivery) -> SettledDelivery {
+    SettledDelivery(
+        key: delivery.key,
+        Settlement(
+            outcome: .suppressed,
+            attempts: delivery.attempts,
+            unanswered: 0,
+            reason: delivery.suppression
+        )
+    )
+}
+
 func gone(_ delivery: Delivery, at time: Instant) -> SettledDelivery {
     SettledDelivery(
         key: delivery.key,
