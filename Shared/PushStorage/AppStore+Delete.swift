@@ -103,34 +103,50 @@ extension AppStore {
     }
 
     private func cancelAll(of id: String) async throws {
+        var last: (createdAt: Int64, id: String) = (0, "00000000-0000-0000-0000-000000000000")
         while true {
             let waiting = try await database.execute(
                 """
-                SELECT id FROM pushes
-                WHERE app = $1 AND status NOT IN ('done', 'cancelled', 'failed') LIMIT 100
+                SELECT id, created_at FROM pushes
+                WHERE app = $1 AND status NOT IN ('done', 'cancelled', 'failed')
+                    AND (created_at, id) > ($2, $3)
+                ORDER BY created_at, id LIMIT 100
                 """,
-                [.text(id)]
+                [.text(id), .timestamp(last.createdAt), .uuid(last.id)]
             ).rows
-            if waiting.isEmpty { return }
-            for row in waiting { _ = try await database.pushes.cancel(try row.uuid("id")) }
+            guard let end = waiting.last else { return }
+            for row in waiting { try await database.pushes.cancelUntold(try row.uuid("id")) }
+            last = (try end.timestampMicroseconds("created_at"), try end.uuid("id"))
         }
     }
 
     /// What a dispatcher has in hand it writes down when it has its answer; those rows are its own.
     private func untilNobodySends(_ id: String) async throws {
         for _ in 0..<Self.looks {
-            let busy = try await database.execute(
-                """
-                SELECT EXISTS (SELECT FROM pushes p JOIN shards s ON s.push_id = p.id
-                        WHERE p.app = $1 AND s.owner IS NOT NULL)
-                    OR EXISTS (SELECT FROM pushes p JOIN deliveries d ON d.push_id = p.id
-                        AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
-                        WHERE p.app = $1 AND p.pending > 0 AND d.state = 0
-                            AND d.owner IS NOT NULL) AS busy
-                """,
-                [.text(id)]
-            )
-            guard try busy.first?.boolean("busy") == true else { return }
+            let isBusy = try await database.transaction { transaction in
+                // What a dispatcher gives back of a cancelled push nobody needs to claim again.
+                let left = try await transaction.execute(
+                    """
+                    SELECT DISTINCT push_id FROM shards
+                    WHERE app = $1 AND NOT finished AND owner IS NULL
+                    """,
+                    [.text(id)]
+                ).rows
+                for row in left {
+                    try await ShardStore.endUnfinished(of: try row.uuid("push_id"), transaction)
+                }
+                try await DeliveryStore.planByIndex(transaction)
+                // What is owned is what is in flight, of all apps: few, and indexed.
+                return try await transaction.execute(
+                    """
+                    SELECT EXISTS (SELECT FROM shards WHERE owner IS NOT NULL AND app = $1)
+                        OR EXISTS (SELECT FROM deliveries
+                            WHERE state = 0 AND owner IS NOT NULL AND app = $1) AS busy
+                    """,
+                    [.text(id)]
+                ).first?.boolean("busy") == true
+            }
+            guard isBusy else { return }
             try await Task.sleep(for: .milliseconds(100))
         }
         throw AppDeletion.Refusal.isBeingSent
