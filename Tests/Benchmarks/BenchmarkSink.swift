@@ -3,17 +3,18 @@ internal import Glibc
 internal import HTTPServer
 internal import JSON
 
-/// `sink CERTIFICATE KEY [TOPIC]`: stands in for APNs until SIGTERM, and knows when each event of
-/// `carillon-bench events` arrived. It answers 200 to all, but never to requests of `TOPIC`. Its
-/// only line is an object with its two ports.
+/// `sink CERTIFICATE KEY [TOPIC [PROJECT]]`: stands in for APNs and FCM until SIGTERM, and knows when
+/// each event of `carillon-bench events` arrived. It answers 200 to all, but never to requests of
+/// `TOPIC` and of FCM's `PROJECT`. Its only line is an object with its two ports.
 ///
 /// On the plain port `GET /count` tells how many events there were since `POST /reset`, `GET /arrivals`
 /// also how many came twice, and how long those took that came since the last `GET /arrivals`.
 func serveSink(_ arguments: [String]) async throws {
-    guard (2...3).contains(arguments.count) else {
-        throw BenchmarkError("usage: carillon-bench sink CERTIFICATE KEY [TOPIC]")
+    guard (2...4).contains(arguments.count) else {
+        throw BenchmarkError("usage: carillon-bench sink CERTIFICATE KEY [TOPIC [PROJECT]]")
     }
-    let hangingTopic = arguments.count == 3 ? arguments[2] : nil
+    let hangingTopic = arguments.count > 2 ? arguments[2] : nil
+    let hangingProject = arguments.count > 3 ? arguments[3] : nil
     let loop = try EventLoop(name: "sink")
     var configuration = HTTPServerConfiguration(
         host: "127.0.0.1",
@@ -36,8 +37,20 @@ func serveSink(_ arguments: [String]) async throws {
         var router = Router()
         router.on(.post, "/3/device/:token") { request in
             if let hangingTopic, request.header("apns-topic") == hangingTopic { return hang }
-            arrivals.add(request.body)
+            arrivals.add(EventMark(endOf: request.body))
             return answer
+        }
+        router.on(.post, "/v1/projects/:project/messages:send") { request in
+            if let hangingProject, request.pathParameters["project"] == hangingProject {
+                return hang
+            }
+            let message = try? JSONValue.parse(request.body)
+            let mark = message?["message"]?["data"]?[EventMark.field]?.string
+            arrivals.add(mark.flatMap(EventMark.init(text:)))
+            return .json(["name": "projects/bench/messages/1"])
+        }
+        router.on(.post, "/token") { _ in
+            .json(["access_token": "bench", "expires_in": 3600, "token_type": "Bearer"])
         }
         router.on(.get, "/arrivals") { _ in .json(arrivals.take()) }
         router.on(.get, "/count") { _ in .text(String(arrivals.count)) }
@@ -74,10 +87,10 @@ private final class Arrivals: @unchecked Sendable {
 
     init(on loop: EventLoop) { self.loop = loop }
 
-    /// A payload that does not end with a mark is a broadcast's.
-    func add(_ payload: [UInt8]) {
+    /// One without a mark is a broadcast's.
+    func add(_ mark: EventMark?) {
         precondition(loop.isCurrent)
-        guard let mark = EventMark(endOf: payload), mark.number < Self.maximumNumber else { return }
+        guard let mark, mark.number < Self.maximumNumber else { return }
         if mark.number >= seen.count {
             seen += repeatElement(false, count: max(4096, mark.number + 1 - seen.count))
         }
@@ -135,6 +148,14 @@ struct EventMark: Equatable {
 }
 
 extension EventMark {
+    init?(text: String) {
+        let parts = text.split(separator: ":").map { Int($0) }
+        guard parts.count == 2, let sentAt = parts[0], let number = parts[1], number >= 0 else {
+            return nil
+        }
+        self.init(number: number, sentAt: sentAt)
+    }
+
     /// Reads `…:"1732199045123456:42"}` from its end.
     init?(endOf payload: [UInt8]) {
         var index = payload.count - 2

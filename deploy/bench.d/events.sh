@@ -80,10 +80,11 @@ wait_until_settled() {
 
 # ── Latency ─────────────────────────────────────────────────────────────────────────────────────
 
-# start_sink TOPIC: what stands for APNs and knows when each event came; TOPIC gets no answer.
+# start_sink TOPIC [PROJECT]: what stands for APNs and FCM and knows when each event came; TOPIC gets no
+# answer, nor does FCM's PROJECT.
 start_sink() {
     local log="$run_folder/sink.log"
-    start sink "$log" "$bench" sink "$stack/certificate.pem" "$stack/key.pem" "$1"
+    start sink "$log" "$bench" sink "$stack/certificate.pem" "$stack/key.pem" "$@"
     sink_pid=$started
     wait_for "$started" 10 grep -q . "$log" || fail "carillon-bench sink did not start"
     sink_port="$(jq -r .https "$log")"
