@@ -20,13 +20,15 @@ package final class TCPStream: LoopHandle {
         isClosed ? 0 : unsafe uv_stream_get_write_queue_size(pointer(as: uv_stream_t.self))
     }
     private var writtenBytes = 0
-    /// Of what was written, how much the peer's system has taken: it takes no more than its
+    /// Of what was written, how much the peer's system has not taken: it takes no more than its
     /// program's reading makes room for. Costs a system call.
-    package var takenBytes: Int {
+    package var untakenBytes: Int {
         var unsent: Int32 = 0
         if !isClosed { _ = unsafe ioctl(descriptor, UInt(TIOCOUTQ), &unsent) }
-        return writtenBytes - pendingBytes - Int(unsent)
+        return pendingBytes + Int(unsent)
     }
+    /// Of what was written, how much the peer's system has taken. Costs a system call.
+    package var takenBytes: Int { writtenBytes - untakenBytes }
 
     /// The bytes are only there while the closure runs.
     package var onRead: ((UnsafeRawBufferPointer) -> Void)?

@@ -20,8 +20,7 @@ package final class HTTP2ServerSession {
     }
 
     private struct OutgoingBody {
-        var bytes: [UInt8]
-        var sent = 0
+        var bytes: OutgoingBytes
         /// More is to come.
         var isOpen = false
         /// libnghttp2 found nothing to send, and has to be told when there is.
@@ -34,6 +33,11 @@ package final class HTTP2ServerSession {
     /// Header blocks that are coming in.
     private var heads: [Int32: HTTP2.RequestHead] = [:]
     private var bodies: [Int32: OutgoingBody] = [:]
+    /// What the bodies of all its answers take of memory, and what of them was not let through.
+    package private(set) var heldBytes = 0
+    package private(set) var unsentBytes = 0
+    /// What the peer's windows have let through of all of them, ever.
+    package private(set) var sentBodyBytes = 0
     private var floods = FloodGuard()
     /// Why no more is taken in.
     private var flood: StaticString?
@@ -155,7 +159,8 @@ package final class HTTP2ServerSession {
                 unsafe status = nghttp2_submit_response(session, stream, pairs, count, nil)
                 return
             }
-            bodies[stream] = OutgoingBody(bytes: body, isOpen: isOpen)
+            _ = takeOut(stream)
+            keep(OutgoingBody(bytes: OutgoingBytes(body), isOpen: isOpen), of: stream)
             var provider = unsafe nghttp2_data_provider()
             unsafe provider.read_callback = readAnswer
             unsafe status = nghttp2_submit_response(session, stream, pairs, count, &provider)
@@ -165,14 +170,24 @@ package final class HTTP2ServerSession {
 
     /// Adds to an open body; none is there when its stream is gone.
     package func append(stream: Int32, _ bytes: [UInt8]) throws(HTTP2SessionError) {
-        guard var body = bodies.removeValue(forKey: stream), body.isOpen else { return }
-        if body.sent == body.bytes.count {
-            body.bytes.removeAll(keepingCapacity: true)
-            body.sent = 0
-        }
-        body.bytes.append(contentsOf: bytes)
-        bodies[stream] = body
+        guard bodies[stream]?.isOpen == true, var body = takeOut(stream) else { return }
+        body.bytes.append(bytes)
+        keep(body, of: stream)
         try resume(stream)
+    }
+
+    /// Weighed by `heldBytes` and `unsentBytes`, until it is taken out.
+    private func keep(_ body: OutgoingBody, of stream: Int32) {
+        heldBytes += body.bytes.heldBytes
+        unsentBytes += body.bytes.count
+        bodies[stream] = body
+    }
+
+    private func takeOut(_ stream: Int32) -> OutgoingBody? {
+        guard let body = bodies.removeValue(forKey: stream) else { return nil }
+        heldBytes -= body.bytes.heldBytes
+        unsentBytes -= body.bytes.count
+        return body
     }
 
     package func endBody(stream: Int32) throws(HTTP2SessionError) {
@@ -183,7 +198,7 @@ package final class HTTP2ServerSession {
 
     /// What of an answer's body the peer's windows have not let through.
     package func unsentBytes(stream: Int32) -> Int {
-        bodies[stream].map { $0.bytes.count - $0.sent } ?? 0
+        bodies[stream]?.bytes.count ?? 0
     }
 
     private func resume(_ stream: Int32) throws(HTTP2SessionError) {
@@ -312,7 +327,7 @@ package final class HTTP2ServerSession {
     /// False when too many streams ended so.
     func closed(_ stream: Int32, _ code: UInt32) -> Bool {
         heads[stream] = nil
-        bodies[stream] = nil
+        _ = takeOut(stream)
         events.append(.closed(stream: stream, errorCode: code))
         let isOurs = ownResets.remove(stream) != nil
         return isOurs || code == HTTP2.ErrorCode.noError || spend(.reset, "reset streams")
@@ -323,20 +338,13 @@ package final class HTTP2ServerSession {
         _ stream: Int32,
         into buffer: UnsafeMutableBufferPointer<UInt8>
     ) -> BodyPart {
-        guard let body = bodies[stream] else { return .last(0) }
-        let count = min(buffer.count, body.bytes.count - body.sent)
-        if count == 0, body.isOpen {
-            bodies[stream]?.isDeferred = true
-            return .later
-        }
-        unsafe body.bytes.withUnsafeBytes { bytes in
-            unsafe UnsafeMutableRawBufferPointer(buffer).copyMemory(
-                from: UnsafeRawBufferPointer(rebasing: bytes[body.sent..<body.sent + count])
-            )
-        }
-        bodies[stream]?.sent += count
-        let isLast = body.sent + count == body.bytes.count && !body.isOpen
-        return isLast ? .last(count) : .some(count)
+        guard var body = takeOut(stream) else { return .last(0) }
+        let count = unsafe body.bytes.take(into: buffer)
+        sentBodyBytes += count
+        body.isDeferred = count == 0 && body.isOpen
+        let (isLater, isLast) = (body.isDeferred, body.bytes.isEmpty && !body.isOpen)
+        keep(body, of: stream)
+        return isLater ? .later : isLast ? .last(count) : .some(count)
     }
 
     enum BodyPart {

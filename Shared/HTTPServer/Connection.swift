@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import HTTP2
 internal import Observability
 
 /// What reads and writes the bytes of one connection, once it is known which protocol they are.
@@ -16,6 +17,15 @@ protocol ProtocolDriver: AnyObject {
     func sendPart(_ ticket: Int, _ bytes: [UInt8])
     /// The bytes of an answer that the peer has not taken.
     func backlog(_ ticket: Int) -> Int
+    /// Of answers that it has not put into the connection's output: in memory, and not let through.
+    var heldBytes: Int { get }
+    var unsentBytes: Int { get }
+    /// Of answers what it has put there, ever; nil where that is all that it writes.
+    var sentBytes: Int? { get }
+    /// Calls off the answers of which something is left that the peer does not let through.
+    func dropUnread()
+    /// Goes on with what was postponed so that others get their turn.
+    func takeTurn()
     /// Ends a streamed answer: whole, or so that the peer can tell that it is not.
     func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool)
     func tick(_ now: ContinuousClock.Instant)
@@ -41,7 +51,7 @@ final class Connection: @unchecked Sendable {
     private(set) var driver: (any ProtocolDriver)?
     /// The first bytes, while they may still be HTTP/2's preface.
     private var firstBytes: [UInt8] = []
-    private var output: [UInt8] = []
+    private var output = OutgoingBytes()
     private var flushIsDue = false
     private var isFinishing = false
     private var isLingering = false
@@ -50,6 +60,10 @@ final class Connection: @unchecked Sendable {
     private var inputHasEnded = false
     /// While the kernel has not taken all that was written.
     private var progress: PeerProgress?
+    /// While answers wait for the peer.
+    private var pace: AnswerPace?
+    /// What the loop knows of `heldBytes`.
+    private var countedBytes = 0
     private var lingerDeadline: ContinuousClock.Instant?
     /// Handlers that run, streams among them; without a task until the first suspension.
     private var handlers: [Int: Task<Void, Never>?] = [:]
@@ -57,6 +71,8 @@ final class Connection: @unchecked Sendable {
 
     /// Beyond it a driver makes no further output until the peer has read.
     private static let congestionBytes = 256 * 1024
+    /// What the kernel is given at once; it holds on to all of that until it has taken the last.
+    private static let partBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
     /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
     static let keptBytes = HTTP1Parser.keptBytes
@@ -150,13 +166,13 @@ final class Connection: @unchecked Sendable {
 
     func send(_ bytes: [UInt8]) {
         guard !isFinishing else { return }
-        if output.isEmpty { output = bytes } else { output.append(contentsOf: bytes) }
+        output.append(bytes)
         flushSoon()
     }
 
     func send(_ write: (inout [UInt8]) -> Void) {
         guard !isFinishing else { return }
-        write(&output)
+        output.append(write)
         flushSoon()
     }
 
@@ -173,30 +189,40 @@ final class Connection: @unchecked Sendable {
         flushIsDue = false
         guard !isClosed else { return }
         let wasCongested = isCongested
-        if let tls {
-            if !output.isEmpty { tls.send(output) }
-            if isFinishing, !isLingering { tls.finish() }
-            if let sealed = tls.drain() { stream.write(sealed) }
-        } else if !output.isEmpty {
-            stream.write(output)
-        }
-        output.removeAll(keepingCapacity: output.capacity <= Self.keptBytes)
+        writeOutput()
         if stream.pendingBytes == 0 { progress = nil }
-        if isFinishing, !isLingering { linger() }
+        if isFinishing, !isLingering, output.isEmpty { linger() }
         if !streams.isEmpty, stream.pendingBytes == 0 { outputMoved() }
         if wasCongested, !isCongested, !isClosed {
             // The kernel took it all at once, so no `written` comes.
             driver?.outputDrained()
             flushSoon()
         }
+        countHeldBytes()
+        lookAtPace()
+    }
+
+    /// As much as the kernel takes, and one part more.
+    private func writeOutput() {
+        while !output.isEmpty, stream.pendingBytes == 0 {
+            output.take(upTo: Self.partBytes) { part in
+                guard let tls else { return stream.write(part) }
+                tls.send(part)
+                if let sealed = tls.drain() { stream.write(sealed) }
+            }
+        }
+        if output.isEmpty { output.clear(keeping: Self.keptBytes) }
+        guard let tls, output.isEmpty else { return }
+        if isFinishing, !isLingering { tls.finish() }
+        if let sealed = tls.drain() { stream.write(sealed) }
     }
 
     private func written() {
         if stream.pendingBytes == 0 { progress = nil }
         if isLingering {
             if stream.pendingBytes == 0 { lingerDeadline = .now + Self.lingerTime }
-        } else if !isCongested {
-            driver?.outputDrained()
+        } else {
+            if !isCongested { driver?.outputDrained() }
             flushSoon()
         }
         if !streams.isEmpty { outputMoved() }
@@ -244,8 +270,68 @@ final class Connection: @unchecked Sendable {
         isFinishing = true
         for ticket in Array(streams.keys) { endStream(ticket, .disconnected) }
         driver = nil
+        output.clear()
+        pace = nil
+        countHeldBytes()
         tls = nil
         server.closed(self)
+    }
+
+    // MARK: Answers that wait for the peer
+
+    /// In memory.
+    var heldBytes: Int {
+        isClosed ? 0 : stream.pendingBytes + output.heldBytes + (driver?.heldBytes ?? 0)
+    }
+
+    /// Whether another request may be begun beside the answers that the peer has not read.
+    var hasRoomForAnswers: Bool {
+        heldBytes < server.configuration.maximumHeldAnswerBytesPerConnection
+    }
+
+    /// After each answer, and whenever output has moved.
+    private func countHeldBytes() {
+        let held = heldBytes
+        server.countHeldBytes(of: self, held, before: countedBytes)
+        countedBytes = held
+    }
+
+    private func lookAtPace() {
+        if unreadBytes == 0 {
+            pace = nil
+        } else if pace == nil {
+            pace = AnswerPace(taken: takenBytes, at: .now)
+        }
+    }
+
+    /// Of its answers what a peer has to read at a pace, which are not the events of a stream.
+    private var unreadBytes: Int {
+        guard let driver else { return backlogBytes }
+        let events = streams.values.filter(\.stream.endsOnStop)
+        if events.isEmpty { return backlogBytes + driver.unsentBytes }
+        return max(0, driver.unsentBytes - events.reduce(0) { $0 + driver.backlog($1.ticket) })
+    }
+
+    /// Of its answers, what the peer's system has.
+    private var takenBytes: Int {
+        guard let sent = driver?.sentBytes else { return stream.takenBytes }
+        return max(0, sent - output.count - stream.untakenBytes)
+    }
+
+    /// In how many seconds it will have read its answers; nil where it is too early to tell.
+    func secondsLeft(_ now: ContinuousClock.Instant) -> Double? {
+        pace?.secondsLeft(held: heldBytes, taken: takenBytes, at: now)
+    }
+
+    private func readsTooSlowly(_ now: ContinuousClock.Instant) -> Bool {
+        guard pace != nil, unreadBytes > 0 else { return false }
+        let taken = takenBytes
+        return pace?.isTooSlow(
+            taken: taken,
+            at: now,
+            least: server.configuration.minimumAnswerBytesPerSecond,
+            over: server.configuration.idleTimeout
+        ) == true
     }
 
     // MARK: Requests
@@ -273,16 +359,32 @@ final class Connection: @unchecked Sendable {
     private func deliver(_ progress: RequestInProgress, _ ticket: Int) -> HTTPBodyWriter? {
         let response = progress.takeResponse()
         guard response.stream != nil else {
-            answered(ticket, response)
+            answered(ticket, held(response, of: progress))
             return nil
         }
         return startStream(response, of: progress, ticket)
+    }
+
+    /// The answer, or that there is no room for it beside those that nobody reads.
+    private func held(
+        _ response: consuming HTTPServerResponse,
+        of progress: RequestInProgress
+    ) -> HTTPServerResponse {
+        guard driver != nil, !server.makeRoom(for: response.body.count) else { return response }
+        server.instruments.refused(503)
+        let problem = HTTPProblem(
+            status: 503,
+            detail: "too many answers wait to be read",
+            headers: ["Retry-After": "1"]
+        )
+        return server.router.errorResponse(problem, progress.request)
     }
 
     private func answered(_ ticket: Int, _ response: HTTPServerResponse) {
         server.loop.checkIsolated()
         handlers.removeValue(forKey: ticket)
         driver?.answered(ticket, response)
+        countHeldBytes()
     }
 
     // MARK: Streamed answers
@@ -340,6 +442,11 @@ final class Connection: @unchecked Sendable {
         handlers[ticket]??.cancel()
     }
 
+    /// Ends a streamed answer that its peer does not read, unless it is one of events.
+    func dropUnread(_ ticket: Int) {
+        if streams[ticket]?.stream.endsOnStop == false { endStream(ticket, .stalled) }
+    }
+
     func cancelTasks() {
         for task in handlers.values { task?.cancel() }
     }
@@ -347,6 +454,13 @@ final class Connection: @unchecked Sendable {
     // MARK: Time
 
     func tick(_ now: ContinuousClock.Instant) {
+        if isClosed { return }
+        if readsTooSlowly(now) {
+            server.instruments.slowReaders.add(1)
+            pace = nil
+            if backlogBytes > 0 { return abort() }
+            driver?.dropUnread()
+        }
         if stream.pendingBytes > 0 {
             if hasStalled(now) { return abort() }
             // What waits for the connection waits no less than that.

@@ -330,4 +330,11 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     func fillOutput() {}
+
+    // All of an answer is put into the connection's output at once.
+    var heldBytes: Int { 0 }
+    var unsentBytes: Int { 0 }
+    var sentBytes: Int? { nil }
+
+    func dropUnread() { connection.abort() }
 }

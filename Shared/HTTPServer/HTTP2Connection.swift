@@ -7,6 +7,8 @@ final class HTTP2Connection: ProtocolDriver {
     private enum Phase {
         case head
         case body
+        /// Whole, until the peer has read of the answers before.
+        case waiting
         case responding
         /// The head of an answer is sent, and its body follows in parts.
         case streaming
@@ -37,6 +39,9 @@ final class HTTP2Connection: ProtocolDriver {
     /// The most that were ever allowed: a client is told of fewer while it sends.
     private var mostStreams: Int
     private var bufferedBytes = 0
+    /// Requests in `Phase.waiting`, and some that are gone.
+    private var waiting: [Int32] = []
+    private var isPostponed = false
     private var idleSince = ContinuousClock.now
     private var isHandlingEvents = false
     /// When the end was announced; the last GOAWAY follows once clients can have seen that.
@@ -192,6 +197,31 @@ final class HTTP2Connection: ProtocolDriver {
         } catch {
             return refuse(id, error)
         }
+        stream.phase = .waiting
+        stream.deadline = nil
+        streams[id] = stream
+        if waiting.isEmpty, connection.hasRoomForAnswers {
+            run(id)
+        } else {
+            waiting.append(id)
+        }
+    }
+
+    /// Begins what waits, in order, as far as there is room for further answers.
+    func takeTurn() {
+        isPostponed = false
+        var begun = 0
+        while begun < waiting.count, connection.hasRoomForAnswers, !connection.isClosed {
+            begun += 1
+            run(waiting[begun - 1])
+        }
+        waiting.removeFirst(min(begun, waiting.count))
+        connection.flushSoon()
+    }
+
+    private func run(_ id: Int32) {
+        guard var stream = streams[id], stream.phase == .waiting, let progress = stream.request
+        else { return }
         // Handlers outlive the streams that their clients reset.
         guard connection.unansweredCount < 2 * max(mostStreams, 100) else {
             return fail(
@@ -204,7 +234,6 @@ final class HTTP2Connection: ProtocolDriver {
         bufferedBytes -= stream.body.count
         stream.body = []
         stream.phase = .responding
-        stream.deadline = nil
         streams[id] = stream
         connection.run(progress, ticket: Int(id))
     }
@@ -354,7 +383,29 @@ final class HTTP2Connection: ProtocolDriver {
         // Sending ends streams.
         handleEvents()
         if !hasFailed, session.isFinished { connection.finish() }
+        if !waiting.isEmpty, !isPostponed, connection.hasRoomForAnswers {
+            isPostponed = true
+            server.postpone(connection)
+        }
     }
+
+    func dropUnread() {
+        for (id, stream) in streams where session.unsentBytes(stream: id) > 0 {
+            switch stream.phase {
+            case .done:
+                streams[id]?.deadline = nil
+                reset(id, HTTP2.ErrorCode.noError)
+            case .streaming:
+                connection.dropUnread(Int(id))
+            case .head, .body, .waiting, .responding, .hung: break
+            }
+        }
+        connection.flushSoon()
+    }
+
+    var heldBytes: Int { session.heldBytes }
+    var unsentBytes: Int { session.unsentBytes }
+    var sentBytes: Int? { session.sentBodyBytes }
 
     /// A session that fails takes its connection with it, after its last words.
     private func attempt(_ body: () throws(HTTP2SessionError) -> Void) {
@@ -398,7 +449,7 @@ final class HTTP2Connection: ProtocolDriver {
             case .body:
                 streams[id]?.deadline = now + Self.discardTime
                 refuse(id, HTTPProblem(status: 408, detail: "the body took too long"))
-            case .responding, .streaming, .hung:
+            case .waiting, .responding, .streaming, .hung:
                 streams[id]?.deadline = nil
             case .done:
                 streams[id]?.deadline = nil

@@ -57,6 +57,16 @@ package struct HTTPServerConfiguration: Sendable {
     /// the server. Beyond it: 503. Too little refuses honest peers, too much ends in a process that
     /// is killed.
     package var maximumHeldBodyBytes = 256 * 1024 * 1024
+    /// The answers that peers have not read, together, on each loop of the server. Where a further
+    /// one has no room, connections are closed, first the one that would take the longest at the
+    /// pace it has read at; where that is too early to tell, the further one is 503.
+    package var maximumHeldAnswerBytes = 64 * 1024 * 1024
+    /// The same of one connection: while there is more, no further request of it is begun. Too
+    /// little makes a client wait who asks for much at once and reads it.
+    package var maximumHeldAnswerBytesPerConnection = 1024 * 1024
+    /// What a peer takes of its answers in a second, over each `idleTimeout` in which there is some
+    /// to take; else it is cut off. Streams of events need less: any byte within `idleTimeout`.
+    package var minimumAnswerBytesPerSecond = 240
     /// The request line and the header lines together. Beyond it: 431.
     package var maximumHeadBytes = 64 * 1024
     /// Beyond it: 414.
@@ -71,9 +81,8 @@ package struct HTTPServerConfiguration: Sendable {
     package var headTimeout: Duration = .seconds(10)
     /// From a head's end to its body's end.
     package var bodyTimeout: Duration = .seconds(30)
-    /// Without a request; also without the peer taking any byte of an answer. While the server has
-    /// some of it left to write, one that takes some is not cut off, however slow it is; the last
-    /// bytes are the kernel's.
+    /// Without a request; also without the peer taking any byte of an answer, and the window of
+    /// `minimumAnswerBytesPerSecond`.
     package var idleTimeout: Duration = .seconds(75)
     /// How long a stop waits for the answers that are on their way.
     package var stopGrace: Duration = .seconds(20)

@@ -13,6 +13,10 @@ final class ServerLoop: @unchecked Sendable {
     var date = HTTPDate()
     /// Of all requests that are coming or being handled.
     let heldBodyBytes = Atomic<Int>(0)
+    /// Answers that peers have not read.
+    private(set) var heldAnswerBytes = 0
+    /// The connections with more than a small answer of them.
+    private var holders: [Int: Connection] = [:]
     /// For HTTP/2 connections from now on; those that are open are told of a change.
     private(set) var maxConcurrentStreams: Int
 
@@ -129,13 +133,49 @@ final class ServerLoop: @unchecked Sendable {
         postponedTurn = loop.schedule(after: .zero) { [self] in
             let next = Array(postponed.prefix(Self.postponedPerTurn))
             postponed.removeFirst(next.count)
-            for id in next { (connections[id]?.driver as? HTTP1Connection)?.takeTurn() }
+            for id in next { connections[id]?.driver?.takeTurn() }
             // Not from within a timer: libuv would run the next one before it looks at a socket.
             loop.execute { [self] in
                 postponedTurn = nil
                 servePostponed()
             }
         }
+    }
+
+    // MARK: Answers that wait for their peers
+
+    /// Never refused, and what holds no more is not closed for others: their number is bounded by
+    /// that of connections and streams.
+    private static let smallAnswer = 16 * 1024
+
+    func countHeldBytes(of connection: Connection, _ bytes: Int, before: Int) {
+        if bytes == before { return }
+        heldAnswerBytes += bytes - before
+        instruments.heldAnswers.add(bytes - before)
+        let isHolder = bytes > Self.smallAnswer
+        if isHolder == (before > Self.smallAnswer) { return }
+        holders[connection.id] = isHolder ? connection : nil
+    }
+
+    /// Makes room for an answer, if need be by closing connections: first the one whose peer would
+    /// take the longest to read what is held for it, at the pace it has read at so far.
+    ///
+    /// - Returns: False where there is none, and it is too early to tell who reads slowly.
+    func makeRoom(for bytes: Int) -> Bool {
+        func fits() -> Bool {
+            heldAnswerBytes + bytes <= configuration.maximumHeldAnswerBytes || heldAnswerBytes == 0
+        }
+        if bytes <= Self.smallAnswer || fits() { return true }
+        let now = ContinuousClock.now
+        let slowest = holders.values
+            .compactMap { connection in connection.secondsLeft(now).map { ($0, connection) } }
+            .sorted { $0.0 > $1.0 }
+        for (_, connection) in slowest {
+            instruments.slowReaders.add(1)
+            connection.abort()
+            if fits() { return true }
+        }
+        return false
     }
 
     // MARK: Output
@@ -311,6 +351,9 @@ final class Instruments: Sendable {
     let refusedTLS: Counter
     /// HTTP/2 peers that were told to calm down.
     let floods: Counter
+    /// Peers that were cut off because they did not read their answers.
+    let slowReaders: Counter
+    let heldAnswers: Gauge
     let streams: Gauge
     private let refusedRequests: [Int: Counter]
     private let otherRefusals: Counter
@@ -323,6 +366,8 @@ final class Instruments: Sendable {
         refusedConnections = metrics.counter(.httpRefused, ["reason": "connections"])
         refusedTLS = metrics.counter(.httpRefused, ["reason": "tls"])
         floods = metrics.counter(.httpRefused, ["reason": "flood"])
+        slowReaders = metrics.counter(.httpRefused, ["reason": "slow_reader"])
+        heldAnswers = metrics.gauge(.httpHeldAnswers)
         streams = metrics.gauge(.httpStreams)
         var refused: [Int: Counter] = [:]
         for status in [400, 408, 413, 414, 415, 417, 431, 501, 503, 505] {

@@ -45,6 +45,11 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Streamed answers that are being made now."
     )
+    package static let httpHeldAnswers = Metric(
+        "http_server_held_answer_bytes",
+        .gauge,
+        "Of answers what their peers have not taken and the process holds."
+    )
     package static let httpRefused = Metric(
         "http_server_refused_total",
         .counter,

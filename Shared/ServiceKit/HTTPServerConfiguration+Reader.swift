@@ -34,6 +34,16 @@ extension HTTPServerConfiguration {
             in: maximumBodyBytes...(1 << 40),
             default: max(maximumHeldBodyBytes, maximumBodyBytes)
         )
+        maximumHeldAnswerBytes = try reader.integer(
+            "HTTP_MAX_HELD_ANSWER_BYTES",
+            in: (32 << 20)...(1 << 40),
+            default: maximumHeldAnswerBytes
+        )
+        minimumAnswerBytesPerSecond = try reader.integer(
+            "HTTP_MIN_ANSWER_RATE",
+            in: 0...(1 << 20),
+            default: minimumAnswerBytesPerSecond
+        )
         accessLog = try reader.boolean("HTTP_ACCESS_LOG", default: true)
         maximumConnections = try reader.integer(
             "HTTP_MAX_CONNECTIONS",

@@ -5,70 +5,6 @@ import Testing
 
 @testable import HTTPServer
 
-/// One loop's share of a server whose time stands still but for the ticks that a test gives it: what
-/// only goes on because of a tick does not go on here.
-private struct StillServer: Sendable {
-    let loop: EventLoop
-    let server: ServerLoop
-    let metrics: Metrics
-    let port: Int
-
-    var openConnections: Int { metrics.gauge(.httpConnections).value }
-
-    func tick(after duration: Duration) async {
-        await withCheckedContinuation { continuation in
-            loop.execute {
-                server.tick(.now + duration)
-                continuation.resume()
-            }
-        }
-    }
-}
-
-private func withStillServer(
-    answerBytes: Int,
-    _ body: (StillServer) async throws -> Void
-) async throws {
-    let loop = try EventLoop(name: "still")
-    var router = Router()
-    let answer = [UInt8](repeating: UInt8(ascii: "x"), count: answerBytes)
-    router.on(.get, "/") { _ in HTTPServerResponse(status: 200, body: answer) }
-    let metrics = Metrics()
-    let configuration = HTTPServerConfiguration(host: "127.0.0.1", port: 0)
-    let server = ServerLoop(
-        loop: loop,
-        configuration: configuration,
-        router: router,
-        limits: ConnectionLimits(configuration),
-        instruments: Instruments(metrics),
-        log: .disabled
-    )
-    let port = try await withCheckedThrowingContinuation {
-        (continuation: CheckedContinuation<Int, any Error>) in
-        loop.execute {
-            continuation.resume(
-                with: Result {
-                    let port = try server.listen(port: 0, sharesPort: false, tls: nil)
-                    server.stopClock()
-                    return port
-                }
-            )
-        }
-    }
-    let result: Result<Void, any Error>
-    do {
-        try await body(StillServer(loop: loop, server: server, metrics: metrics, port: port))
-        result = .success(())
-    } catch {
-        result = .failure(error)
-    }
-    await withCheckedContinuation { continuation in
-        loop.execute { server.stop(within: .milliseconds(200)) { continuation.resume() } }
-    }
-    await loop.stop()
-    try result.get()
-}
-
 @Suite("Answers that are more than the kernel or the peer takes at once", .timeLimit(.minutes(1)))
 struct BacklogTests {
     private let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -159,7 +95,7 @@ struct BacklogTests {
                 guard taken >= 65_535 else { continue }
                 // The window is used up, so all that is there has been sent.
                 step += 1
-                await server.tick(after: .seconds(50 * step))
+                await server.tick(after: .seconds(30 * step))
                 let more = bigEndianBytes(frame.payload.count)
                 try await wire.send(
                     Frame(.windowUpdate, more),

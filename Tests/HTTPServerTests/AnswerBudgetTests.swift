@@ -1,0 +1,202 @@
+import HTTP2
+import Observability
+import Support
+import Synchronization
+import Testing
+
+@testable import HTTPServer
+
+/// What a server holds of answers that nobody reads, and for how long.
+@Suite(.timeLimit(.minutes(1)))
+struct AnswerBudgetTests {
+    private static let noWindow = Frame(.settings, [0, 4] + bigEndianBytes(0))
+    /// RFC 9113's largest.
+    private static let largestWindow = Int(Int32.max)
+
+    @Test func aConnectionWithoutAWindowHasNoMoreBegunThanItsBudget() async throws {
+        let (streams, bytes) = (100, 200_000)
+        let begun = Atomic<Int>(0)
+        let answer = [UInt8](repeating: UInt8(ascii: "x"), count: bytes)
+        try await withStillServer(answerBytes: 0) {
+            $0.http2.maxConcurrentStreams = streams
+        } routes: { router in
+            router.on(.get, "/big") { _ in
+                begun.add(1, ordering: .relaxed)
+                return HTTPServerResponse(status: 200, body: answer)
+            }
+        } _: { server in
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(Self.noWindow)
+            try await wire.send((0..<streams).map { requestHead(2 * $0 + 1, "GET", "/big") })
+            try await wire.send(Frame(.ping, [UInt8](repeating: 7, count: 8)))
+            _ = try await wire.next(.ping)
+            #expect(begun.load(ordering: .relaxed) <= 6)
+            #expect(server.heldAnswerBytes <= 2 << 20)
+
+            // Once the peer reads, each gets its answer, whole.
+            try await wire.send(
+                Frame(.settings, [0, 4] + bigEndianBytes(Self.largestWindow)),
+                Frame(.windowUpdate, bigEndianBytes(Self.largestWindow - 65_535))
+            )
+            var (taken, ended) = (0, 0)
+            while ended < streams {
+                let frame = try await wire.next(.data)
+                taken += frame.payload.count
+                if frame.endsStream { ended += 1 }
+            }
+            #expect(taken == streams * bytes)
+        }
+    }
+
+    @Test func connectionsThatReadNothingTogetherHoldNoMoreThanTheLoopsBudget() async throws {
+        let (bytes, budget) = (8 << 20, 24 << 20)
+        let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        try await withStillServer(answerBytes: bytes) {
+            $0.maximumHeldAnswerBytes = budget
+        } _: { server in
+            var idle: [Wire] = []
+            defer { for wire in idle { wire.close() } }
+            for _ in 0..<20 {
+                let wire = try Wire(port: server.port, receiveBufferBytes: 4096)
+                idle.append(wire)
+                try await wire.send(get)
+                // The beginning of an answer, whichever it is.
+                _ = try await wire.receive()
+                #expect(server.heldAnswerBytes <= budget)
+            }
+            // Another's answer is as large, and has to have room once it is told who reads slowly.
+            let answer = try await eventually("an honest client gets a large answer") {
+                let honest = try Wire(port: server.port)
+                defer { honest.close() }
+                try await honest.send(get + get.andClose)
+                let answers = try replies(try await honest.receiveAll())
+                return answers.map(\.status) == [200, 200] ? answers : nil
+            }
+            #expect(answer.map(\.body.utf8.count) == [bytes, bytes])
+            let slow = server.metrics.counter(.httpRefused, ["reason": "slow_reader"])
+            #expect(slow.value > 0)
+            #expect(server.heldAnswerBytes <= budget)
+        }
+    }
+
+    /// As one that takes a byte now and then always moves.
+    @Test func anAnswerThatIsTakenByTheByteIsReset() async throws {
+        try await withStillServer(answerBytes: 200_000) { server in
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(Self.noWindow)
+            try await wire.send(requestHead(1, "GET", "/"))
+            _ = try await wire.next(.headers, stream: 1)
+            for step in 1...2 {
+                try await openWindows(wire, bytes: 1)
+                _ = try await wire.next(.data, stream: 1)
+                await server.tick(after: .seconds(40 * step))
+            }
+            #expect(try await wire.next(.reset, stream: 1).number(at: 0) == 0)
+            _ = try await eventually("it is let go of") {
+                server.heldAnswerBytes < 1000 ? true : nil
+            }
+        }
+    }
+
+    /// The same pace, far below the least of an answer's, of which a stream of events has none.
+    @Test(arguments: [true, false]) func onlyEventsMayBeReadSlowly(areEvents: Bool) async throws {
+        let idleTimeout = Duration.milliseconds(500)
+        try await withServer {
+            $0.idleTimeout = idleTimeout
+            $0.minimumAnswerBytesPerSecond = 10_000_000
+        } routes: { router, _ in
+            router.on(.get, "/") { _ in
+                let body: @Sendable (HTTPBodyWriter) async throws -> Void = { writer in
+                    try await writer.write([UInt8](repeating: 120, count: 1_000_000))
+                }
+                if areEvents { return .events(body: body) }
+                var response = HTTPServerResponse(status: 200)
+                response.stream = HTTPBodyStream(body: body)
+                return response
+            }
+        } _: { server in
+            let wire = try await FrameWire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(Self.noWindow)
+            try await wire.send(requestHead(1, "GET", "/"))
+            _ = try await wire.next(.headers, stream: 1)
+            let end = ContinuousClock.now + idleTimeout * 6
+            let slow = server.metrics.counter(.httpRefused, ["reason": "slow_reader"])
+            while ContinuousClock.now < end, slow.value == 0 {
+                try await openWindows(wire, bytes: 1)
+                // A ping, as there is no more data once the answer has been called off.
+                try await wire.send(Frame(.ping, [UInt8](repeating: 7, count: 8)))
+                _ = try await wire.next(.ping)
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            #expect(slow.value == (areEvents ? 0 : 1))
+        }
+    }
+
+    private func openWindows(_ wire: FrameWire, bytes: Int) async throws {
+        let more = bigEndianBytes(bytes)
+        try await wire.send(Frame(.windowUpdate, more), Frame(.windowUpdate, stream: 1, more))
+    }
+}
+
+extension String {
+    fileprivate var andClose: String {
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    }
+}
+
+@Suite struct AnswerPaceTests {
+    private let start = ContinuousClock.now
+
+    @Test func aPeerIsJudgedByEachWholeWindow() {
+        var pace = AnswerPace(taken: 0, at: start)
+        func isTooSlow(_ taken: Int, at second: Int) -> Bool {
+            pace.isTooSlow(
+                taken: taken,
+                at: start + .seconds(second),
+                least: 100,
+                over: .seconds(10)
+            )
+        }
+        #expect(!isTooSlow(0, at: 9))
+        #expect(!isTooSlow(1000, at: 10))
+        #expect(!isTooSlow(1000, at: 19))
+        // What it took before is no credit.
+        #expect(isTooSlow(1999, at: 20))
+    }
+
+    @Test func whoStopsReadingLosesThePaceOfBefore() {
+        var pace = AnswerPace(taken: 0, at: start)
+        #expect(pace.secondsLeft(held: 1, taken: 0, at: start + .milliseconds(200)) == nil)
+        #expect(pace.secondsLeft(held: 1000, taken: 0, at: start + .seconds(1)) == 1000)
+        #expect(pace.secondsLeft(held: 1000, taken: 500, at: start + .seconds(1)) == 2)
+        for second in 1...15 {
+            _ = pace.isTooSlow(
+                taken: 50_000_000,
+                at: start + .seconds(second),
+                least: 1,
+                over: .seconds(75)
+            )
+        }
+        let left = pace.secondsLeft(held: 1000, taken: 50_000_000, at: start + .seconds(15))
+        #expect(left == 1000)
+    }
+}
+
+@Suite struct OutgoingBytesTests {
+    @Test func whatWasTakenIsLetGoOf() {
+        let all = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        var bytes = OutgoingBytes()
+        bytes.append(Array(all[..<1000]))
+        bytes.append { $0.append(contentsOf: all[1000...]) }
+        var taken: [UInt8] = []
+        while !bytes.isEmpty {
+            bytes.take(upTo: 100_000) { taken += $0 }
+            #expect(bytes.count == all.count - taken.count)
+            #expect(bytes.heldBytes <= max(2 * bytes.count, 300_000) + 100_000)
+        }
+        #expect(taken == all)
+    }
+}
