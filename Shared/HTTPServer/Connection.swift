@@ -65,8 +65,10 @@ final class Connection: @unchecked Sendable {
     /// What the loop knows of `heldBytes`.
     private var countedBytes = 0
     private var lingerDeadline: ContinuousClock.Instant?
-    /// Handlers that run, streams among them; without a task until the first suspension.
-    private var handlers: [Int: Task<Void, Never>?] = [:]
+    /// Handlers that run, streams among them.
+    private var handlers: [Int: Handler] = [:]
+    /// When the peer ended its side while it had an answer to wait for.
+    private var leftAt: ContinuousClock.Instant?
     private var streams: [Int: HTTPBodyWriter] = [:]
 
     /// Beyond it a driver makes no further output until the peer has read.
@@ -74,8 +76,17 @@ final class Connection: @unchecked Sendable {
     /// What the kernel is given at once; it holds on to all of that until it has taken the last.
     private static let partBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
+    /// A peer that sends no more may still read, which nothing but its silence tells from one that
+    /// has gone: for this long its requests are worth their work.
+    private static let patience: Duration = .seconds(1)
     /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
     static let keptBytes = HTTP1Parser.keptBytes
+
+    private struct Handler {
+        let request: RequestInProgress
+        /// None until the first suspension.
+        var task: Task<Void, Never>?
+    }
 
     init(id: Int, server: ServerLoop, stream: TCPStream, tls: TLSSession?) {
         self.id = id
@@ -148,6 +159,7 @@ final class Connection: @unchecked Sendable {
     private func inputEnded() {
         guard !inputHasEnded else { return }
         inputHasEnded = true
+        leftAt = .now
         if let driver { driver.inputEnded() } else { abandon() }
     }
 
@@ -236,6 +248,8 @@ final class Connection: @unchecked Sendable {
     func finish() {
         guard !isFinishing, !isClosed else { return }
         isFinishing = true
+        // Whose answers are not there yet will get none.
+        callersLeft()
         flushSoon()
     }
 
@@ -270,6 +284,7 @@ final class Connection: @unchecked Sendable {
         isFinishing = true
         for ticket in Array(streams.keys) { endStream(ticket, .disconnected) }
         driver = nil
+        callersLeft()
         output.clear()
         pace = nil
         countHeldBytes()
@@ -340,11 +355,11 @@ final class Connection: @unchecked Sendable {
 
     /// Runs a handler; its answer comes to the driver, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
-        handlers.updateValue(nil, forKey: ticket)
+        handlers[ticket] = Handler(request: progress)
         let task = Task.immediate(executorPreference: server.loop) { [self] in
             await handle(progress, ticket)
         }
-        if handlers[ticket] != nil { handlers[ticket] = task }
+        handlers[ticket]?.task = task
     }
 
     private func handle(_ progress: RequestInProgress, _ ticket: Int) async {
@@ -439,7 +454,7 @@ final class Connection: @unchecked Sendable {
         let isWhole = reason == .deadline || reason == .serverStops
         driver?.endStream(ticket, isWhole: isWhole, isLast: true)
         writer.end(reason)
-        handlers[ticket]??.cancel()
+        handlers[ticket]?.task?.cancel()
     }
 
     /// Ends a streamed answer that its peer does not read, unless it is one of events.
@@ -447,14 +462,24 @@ final class Connection: @unchecked Sendable {
         if streams[ticket]?.stream.endsOnStop == false { endStream(ticket, .stalled) }
     }
 
+    /// Nobody waits for the answer to this request any more.
+    func callerLeft(_ ticket: Int) {
+        handlers[ticket]?.request.request.caller.leave()
+    }
+
+    private func callersLeft() {
+        for handler in handlers.values { handler.request.request.caller.leave() }
+    }
+
     func cancelTasks() {
-        for task in handlers.values { task?.cancel() }
+        for handler in handlers.values { handler.task?.cancel() }
     }
 
     // MARK: Time
 
     func tick(_ now: ContinuousClock.Instant) {
         if isClosed { return }
+        if let leftAt, now >= leftAt + Self.patience { callersLeft() }
         if readsTooSlowly(now) {
             server.instruments.slowReaders.add(1)
             pace = nil

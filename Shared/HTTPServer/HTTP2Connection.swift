@@ -104,6 +104,7 @@ final class HTTP2Connection: ProtocolDriver {
             let stream = streams.removeValue(forKey: id)
             bufferedBytes -= stream?.body.count ?? 0
             if stream?.phase == .streaming { connection.endStream(Int(id), .disconnected) }
+            if stream?.phase == .responding { connection.callerLeft(Int(id)) }
             if streams.isEmpty { idleSince = .now }
         }
     }

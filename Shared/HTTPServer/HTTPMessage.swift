@@ -42,6 +42,8 @@ package struct HTTPServerRequest: Sendable {
     package var connectionID: Int
     /// HTTP/2 only.
     package var streamID: Int?
+    /// Whether anybody still waits for the answer.
+    package var caller = CallerPresence.always
 
     /// A request as from a socket, for handlers and routers called without one.
     ///

@@ -19,6 +19,7 @@ final class RequestInProgress: @unchecked Sendable {
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
+        request.caller = CallerPresence(on: server.loop)
         self.request = request
         self.server = server
     }

@@ -8,11 +8,17 @@ final class QueryGate: Sendable {
     private let lock = Lock()
     private let limit: Int
     nonisolated(unsafe) private var inside = 0
-    nonisolated(unsafe) private var waiting: [CheckedContinuation<Void, Never>] = []
+    nonisolated(unsafe) private var waiting: [Waiter] = []
+
+    /// Its cancellation may come before it waits.
+    private final class Waiter: @unchecked Sendable {
+        var continuation: CheckedContinuation<Void, any Error>?
+        var isCancelled = false
+    }
 
     init(limit: Int) { self.limit = max(1, limit) }
 
-    /// - Throws: `StorageError`, retryable, where too many wait already.
+    /// - Throws: `StorageError`, retryable, where too many wait already; `CancellationError`.
     func enter() async throws {
         let isFull = lock.withLock {
             unsafe inside >= limit && waiting.count >= Self.maximumWaiting
@@ -20,22 +26,47 @@ final class QueryGate: Sendable {
         guard !isFull else {
             throw StorageError(.database, "too many queries wait", isRetryable: true)
         }
-        await withCheckedContinuation { continuation in
-            let isFree = lock.withLock {
-                guard unsafe inside < limit else {
-                    unsafe waiting.append(continuation)
-                    return false
-                }
-                unsafe inside += 1
-                return true
+        let waiter = Waiter()
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                wait(waiter, continuation)
             }
-            if isFree { continuation.resume() }
+        } onCancel: {
+            giveUp(waiter)
         }
     }
 
+    private func wait(_ waiter: Waiter, _ continuation: CheckedContinuation<Void, any Error>) {
+        let verdict: Result<Void, any Error>? = lock.withLock {
+            if waiter.isCancelled { return .failure(CancellationError()) }
+            guard unsafe inside < limit else {
+                waiter.continuation = continuation
+                unsafe waiting.append(waiter)
+                return nil
+            }
+            unsafe inside += 1
+            return .success(())
+        }
+        if let verdict { continuation.resume(with: verdict) }
+    }
+
+    private func giveUp(_ waiter: Waiter) {
+        let continuation = lock.withLock {
+            waiter.isCancelled = true
+            unsafe waiting.removeAll { $0 === waiter }
+            defer { waiter.continuation = nil }
+            return waiter.continuation
+        }
+        continuation?.resume(throwing: CancellationError())
+    }
+
     func leave() {
-        let next: CheckedContinuation<Void, Never>? = lock.withLock {
-            guard unsafe waiting.isEmpty else { return unsafe waiting.removeFirst() }
+        let next: CheckedContinuation<Void, any Error>? = lock.withLock {
+            guard unsafe waiting.isEmpty else {
+                let waiter = unsafe waiting.removeFirst()
+                defer { waiter.continuation = nil }
+                return waiter.continuation
+            }
             unsafe inside -= 1
             return nil
         }

@@ -107,10 +107,10 @@ private func joinChunks(_ bytes: ArraySlice<UInt8>, of call: String) throws -> [
 }
 
 /// A blocking connection to a port of this machine.
-private struct LoopbackSocket {
+package struct LoopbackSocket {
     private let descriptor: Int32
 
-    init(port: UInt16) throws {
+    package init(port: UInt16) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
@@ -138,7 +138,7 @@ private struct LoopbackSocket {
         }
     }
 
-    func send(_ bytes: [UInt8]) throws {
+    package func send(_ bytes: [UInt8]) throws {
         var sent = 0
         while sent < bytes.count {
             let count = unsafe bytes[sent...].withUnsafeBytes {
@@ -154,7 +154,7 @@ private struct LoopbackSocket {
         }
     }
 
-    func receiveAll() throws -> [UInt8] {
+    package func receiveAll() throws -> [UInt8] {
         var received: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65536)
         while true {
@@ -169,8 +169,16 @@ private struct LoopbackSocket {
         }
     }
 
-    func close() {
+    package func close() {
         _ = Foundation.close(descriptor)
+    }
+
+    /// Closes it so that the other side sees at once that nobody reads any more.
+    package func reset() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        let size = socklen_t(MemoryLayout<linger>.size)
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, size)
+        close()
     }
 }
 

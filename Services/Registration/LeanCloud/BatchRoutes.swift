@@ -24,6 +24,7 @@ extension LeanCloudSurface {
         results.reserveCapacity(requests.count)
         var left = Self.maximumAnswerBytes
         for request in requests {
+            try call.caller.checkPresence()
             do {
                 guard left > 0 else {
                     throw LeanCloudError(code: 116, "The answers before are too large in all.")
@@ -48,6 +49,7 @@ extension LeanCloudSurface {
         var results: JSONObject = [:]
         var left = Self.maximumAnswerBytes
         for request in requests {
+            try call.caller.checkPresence()
             guard left > 0 else {
                 throw LeanCloudError(code: 116, "The answers before are too large in all.")
             }

@@ -315,39 +315,46 @@ struct ObjectOperations: Sendable {
             of: objectClass.className
         )
         let app = caller.app.id
-        let count = query.wantsCount ? try await count(objectClass, query.condition, app) : nil
+        let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
         guard query.limit > 0 else { return ([], count) }
         let objects: [JSONObject]
         switch objectClass {
         case .installation:
-            objects = try await database.installations.query(
-                app: app,
-                where: query.condition,
-                order: query.order,
-                limit: query.limit,
-                skip: query.skip
-            ).map(\.wholeObject)
+            objects = try await caller.asking { [database] in
+                try await database.installations.query(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }.map(\.wholeObject)
         case .identity:
-            objects = try await database.identities.query(
-                app: app,
-                where: query.condition,
-                order: query.order,
-                limit: query.limit,
-                skip: query.skip
-            ).map { shown($0, to: caller) }
+            objects = try await caller.asking { [database] in
+                try await database.identities.query(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }.map { shown($0, to: caller) }
         case .pushRecord:
-            let pushes = try await database.pushes.query(
-                app: app,
-                where: query.condition,
-                order: query.order,
-                limit: query.limit,
-                skip: query.skip
-            )
+            let pushes = try await caller.asking { [database] in
+                try await database.pushes.query(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }
             let platforms = try await platforms(of: pushes)
             objects = pushes.map {
                 PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
             }
         }
+        try caller.checkPresence()
         let whole = try await including(query.include, in: objects, caller)
         return (whole.map(query.selection.apply(to:)), count)
     }
@@ -355,13 +362,16 @@ struct ObjectOperations: Sendable {
     private func count(
         _ objectClass: ObjectClass,
         _ condition: Where,
-        _ app: String
+        _ caller: Caller
     ) async throws -> Int {
-        switch objectClass {
-        case .installation:
-            try await database.installations.count(app: app, where: condition)
-        case .identity: try await database.identities.count(app: app, where: condition)
-        case .pushRecord: try await database.pushes.count(app: app, where: condition)
+        let app = caller.app.id
+        return try await caller.asking { [database] in
+            switch objectClass {
+            case .installation:
+                try await database.installations.count(app: app, where: condition)
+            case .identity: try await database.identities.count(app: app, where: condition)
+            case .pushRecord: try await database.pushes.count(app: app, where: condition)
+            }
         }
     }
 
@@ -380,15 +390,17 @@ struct ObjectOperations: Sendable {
     ) {
         try requireFinder(caller, of: .pushRecord)
         let app = caller.app.id
-        let count = query.wantsCount ? try await count(.pushRecord, query.condition, app) : nil
+        let count = query.wantsCount ? try await count(.pushRecord, query.condition, caller) : nil
         guard query.limit > 0 else { return ([], count) }
-        let pushes = try await database.pushes.query(
-            app: app,
-            where: query.condition,
-            order: query.order,
-            limit: query.limit,
-            skip: query.skip
-        )
+        let pushes = try await caller.asking { [database] in
+            try await database.pushes.query(
+                app: app,
+                where: query.condition,
+                order: query.order,
+                limit: query.limit,
+                skip: query.skip
+            )
+        }
         return (pushes, count)
     }
 

@@ -175,6 +175,7 @@ extension ParseSurface {
         var answers: [JSONValue] = []
         var left = Self.maximumAnswerBytes
         for item in items {
+            try caller.checkPresence()
             do {
                 guard left > 0 else {
                     throw ObjectError(code: 116, "The answers before are too large in all.")

@@ -242,6 +242,8 @@ final class Visit: @unchecked Sendable {
     private let from: NetworkAddress?
     /// Where it came from: the peer, or what a trusted proxy says.
     let address: String
+    /// Whether anybody still waits for the answer.
+    let presence: CallerPresence
     /// The audit has its entry already.
     var isWrittenDown = false
     /// The method and the route's pattern that are meant, once the surface knows them: a form may
@@ -256,6 +258,7 @@ final class Visit: @unchecked Sendable {
 
     fileprivate init(_ request: HTTPServerRequest, at door: RequestGuard) {
         self.door = door
+        presence = request.caller
         from = door.address(of: request)
         address = from?.description ?? request.remoteAddress
     }

@@ -1,0 +1,17 @@
+import HTTPServer
+
+extension Caller {
+    /// Before something is begun that only this caller asked for.
+    ///
+    /// - Throws: `CancellationError` once he has gone.
+    func checkPresence() throws { try visit?.presence.check() }
+
+    /// Asks a question on a connection of its own, which ends at Postgres when the caller goes. It must
+    /// not write, nor go by the connections that others share.
+    func asking<Value: Sendable>(
+        _ question: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        guard let visit else { return try await question() }
+        return try await visit.presence.whileThere(question)
+    }
+}
