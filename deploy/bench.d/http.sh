@@ -44,6 +44,11 @@ bench_peers() {
     peers_row idle memory "memory of 5,000 idle" "KiB more" 0.0009765625 65536
     peers_row devour memory "memory, 1,000 never read" "KiB more" 0.0009765625 409600
     peers_row hammer memory "memory, 1,000 pipelining" "KiB more" 0.0009765625 409600
+    if [[ -n "${KAFKA_BOOTSTRAP_SERVERS:-}${KAFKA_HOME:-}" ]]; then
+        bench_hostile
+    else
+        skipped "20 hostile peers" "no Kafka"
+    fi
 }
 
 run_servers_on() {
