@@ -1,12 +1,16 @@
 internal import EventLoop
 internal import Observability
+internal import Synchronization
 
 /// Whether anybody waits for the answer to a request. Usable from anywhere.
 ///
 /// States: there, gone. Its task is not cancelled by it, for a write that has begun is to end; what is
 /// only of use to the caller asks.
 package final class CallerPresence: Sendable {
-    private let loop: EventLoop?
+    /// Whose handler it is; nil where nobody can leave.
+    private let server: ServerLoop?
+    /// What the handler holds of an answer that it is still making.
+    private let heldBytes = Atomic<Int>(0)
     private let lock = Lock()
     nonisolated(unsafe) private var hasLeft = false
     nonisolated(unsafe) private var count = 0
@@ -14,10 +18,11 @@ package final class CallerPresence: Sendable {
     nonisolated(unsafe) private var cancels: [Int: @Sendable () -> Void] = [:]
 
     /// Of a request that came by no socket.
-    package static let always = CallerPresence(on: nil)
+    package static let always = CallerPresence(at: nil)
 
-    /// - Parameter loop: The one that the request's handler runs on; nil where nobody can leave.
-    init(on loop: EventLoop?) { self.loop = loop }
+    init(at server: ServerLoop?) { self.server = server }
+
+    deinit { letGo() }
 
     package var isGone: Bool { lock.withLock { unsafe hasLeft } }
 
@@ -34,7 +39,7 @@ package final class CallerPresence: Sendable {
     package func whileThere<Value: Sendable>(
         _ read: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
-        guard let loop else { return try await read() }
+        guard let loop = server?.loop else { return try await read() }
         try check()
         let reading = Task.immediate(executorPreference: loop) { try await read() }
         let id = add { reading.cancel() }
@@ -62,12 +67,31 @@ package final class CallerPresence: Sendable {
 
     /// The caller has gone, or called the request off.
     func leave() {
-        guard loop != nil else { return }
+        guard server != nil else { return }
         let ends = lock.withLock {
             unsafe hasLeft = true
             defer { unsafe cancels = [:] }
             return unsafe Array(cancels.values)
         }
         for end in ends { end() }
+    }
+
+    // MARK: Answers in the making
+
+    /// Counts a part of an answer that is gathered before it is sent, until it is. On the handler's
+    /// loop.
+    ///
+    /// - Returns: False where there is no room for it beside the answers that nobody reads.
+    package func hold(_ bytes: Int) -> Bool {
+        guard let server else { return true }
+        let all = heldBytes.add(bytes, ordering: .relaxed).newValue
+        defer { server.heldAnswerBytes.add(bytes, ordering: .relaxed) }
+        return server.makeRoom(for: bytes, of: all)
+    }
+
+    /// The answer is made, or nobody makes it any more.
+    func letGo() {
+        let held = heldBytes.exchange(0, ordering: .relaxed)
+        if held != 0 { server?.heldAnswerBytes.subtract(held, ordering: .relaxed) }
     }
 }

@@ -19,7 +19,7 @@ final class RequestInProgress: @unchecked Sendable {
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
-        request.caller = CallerPresence(on: server.loop)
+        request.caller = CallerPresence(at: server)
         self.request = request
         self.server = server
     }
@@ -53,6 +53,7 @@ final class RequestInProgress: @unchecked Sendable {
 
     /// Takes over the answer, once `runHandler` has returned.
     func takeResponse() -> HTTPServerResponse {
+        request.caller.letGo()
         defer { response = HTTPServerResponse(status: 500) }
         return response
     }

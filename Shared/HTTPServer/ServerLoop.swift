@@ -13,8 +13,8 @@ final class ServerLoop: @unchecked Sendable {
     var date = HTTPDate()
     /// Of all requests that are coming or being handled.
     let heldBodyBytes = Atomic<Int>(0)
-    /// Answers that peers have not read.
-    private(set) var heldAnswerBytes = 0
+    /// Of answers that peers have not read, and that are gathered part by part.
+    let heldAnswerBytes = Atomic<Int>(0)
     /// The connections with more than a small answer of them.
     private var holders: [Int: Connection] = [:]
     /// For HTTP/2 connections from now on; those that are open are told of a change.
@@ -150,7 +150,7 @@ final class ServerLoop: @unchecked Sendable {
 
     func countHeldBytes(of connection: Connection, _ bytes: Int, before: Int) {
         if bytes == before { return }
-        heldAnswerBytes += bytes - before
+        heldAnswerBytes.add(bytes - before, ordering: .relaxed)
         instruments.heldAnswers.add(bytes - before)
         let isHolder = bytes > Self.smallAnswer
         if isHolder == (before > Self.smallAnswer) { return }
@@ -160,12 +160,16 @@ final class ServerLoop: @unchecked Sendable {
     /// Makes room for an answer, if need be by closing connections: first the one whose peer would
     /// take the longest to read what is held for it, at the pace it has read at so far.
     ///
+    /// - Parameters:
+    ///   - bytes: What it needs now.
+    ///   - all: What the whole answer has until now, where it is gathered part by part.
     /// - Returns: False where there is none, and it is too early to tell who reads slowly.
-    func makeRoom(for bytes: Int) -> Bool {
+    func makeRoom(for bytes: Int, of all: Int? = nil) -> Bool {
         func fits() -> Bool {
-            heldAnswerBytes + bytes <= configuration.maximumHeldAnswerBytes || heldAnswerBytes == 0
+            let held = heldAnswerBytes.load(ordering: .relaxed)
+            return held + bytes <= configuration.maximumHeldAnswerBytes || held == 0
         }
-        if bytes <= Self.smallAnswer || fits() { return true }
+        if all ?? bytes <= Self.smallAnswer || fits() { return true }
         let now = ContinuousClock.now
         let slowest = holders.values
             .compactMap { connection in connection.secondsLeft(now).map { ($0, connection) } }

@@ -80,6 +80,43 @@ struct AnswerBudgetTests {
         }
     }
 
+    /// Handlers that gather their answers hold no more, and what they held is free when they end.
+    @Test func whatIsGatheredHasTheSameBudget() async throws {
+        let (refused, refusal) = AsyncStream.makeStream(of: Int.self)
+        let gate = Gate()
+        try await withStillServer(answerBytes: 0) {
+            $0.maximumHeldAnswerBytes = 1 << 20
+        } routes: { router in
+            router.on(.get, "/gather") { request in
+                var parts = 0
+                while request.caller.hold(10_000), parts < 1000 { parts += 1 }
+                refusal.yield(parts)
+                await gate.wait()
+                return .text("\(parts)")
+            }
+        } _: { server in
+            func gather() async throws -> (wire: Wire, parts: Int) {
+                let wire = try Wire(port: server.port)
+                try await wire.send("GET /gather HTTP/1.1\r\nHost: a\r\n\r\n")
+                for await parts in refused { return (wire, parts) }
+                throw TestFailure("the handler did not run")
+            }
+            let first = try await gather()
+            #expect(first.parts == 104)
+            // Beside it there is room for what is small.
+            let second = try await gather()
+            #expect(second.parts == 1)
+            await gate.open()
+            for wire in [first.wire, second.wire] {
+                _ = try await wire.receive()
+                wire.close()
+            }
+            let third = try await gather()
+            third.wire.close()
+            #expect(third.parts == 104)
+        }
+    }
+
     /// As one that takes a byte now and then always moves.
     @Test func anAnswerThatIsTakenByTheByteIsReset() async throws {
         try await withStillServer(answerBytes: 200_000) { server in

@@ -31,7 +31,8 @@ extension LeanCloudSurface {
                 }
                 let item = try BatchItem(request)
                 let answer = try await run(item, routes, for: call).body
-                left -= answer.bytes.count
+                let size = answer.bytes.count
+                left = call.caller.holdAnswer(bytes: size) ? left - size : 0
                 results.append(["success": answer])
             } catch {
                 results.append(["error": try Self.told(error).leanCloudBody])
@@ -63,7 +64,8 @@ extension LeanCloudSurface {
                 item.body = .object(body)
             }
             let answer = try await run(item, routes, for: call).body
-            left -= answer.bytes.count
+            let size = answer.bytes.count
+            left = call.caller.holdAnswer(bytes: size) ? left - size : 0
             results[name] = answer
         }
         return LeanCloudAnswer(.object(results))

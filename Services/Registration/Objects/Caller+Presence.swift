@@ -14,4 +14,12 @@ extension Caller {
         guard let visit else { return try await question() }
         return try await visit.presence.whileThere(question)
     }
+
+    /// Counts a part of an answer that is gathered, by the size of its text.
+    ///
+    /// - Returns: False where there is no room for more of it.
+    func holdAnswer(bytes: Int) -> Bool {
+        // As a tree it takes several times its text.
+        visit?.presence.hold(4 * bytes) ?? true
+    }
 }

@@ -187,7 +187,8 @@ extension ParseSurface {
                 let answer = JSONValue.object(
                     try await answer(route, item, caller, request).body
                 )
-                left -= answer.bytes.count
+                let size = answer.bytes.count
+                left = caller.holdAnswer(bytes: size) ? left - size : 0
                 answers.append(["success": answer])
             } catch {
                 var told = Self.told(error)
