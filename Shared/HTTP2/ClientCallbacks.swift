@@ -187,9 +187,9 @@ func readRequest(
     _ capacity: Int,
     _ flags: UnsafeMutablePointer<UInt32>?,
     _ source: UnsafeMutablePointer<nghttp2_data_source>?,
-    _: UnsafeMutableRawPointer?
+    _ data: UnsafeMutableRawPointer?
 ) -> Int {
-    guard let buffer = unsafe buffer,
+    guard let buffer = unsafe buffer, let client = unsafe clientRecord(data),
         let record = unsafe source?.pointee.ptr?.assumingMemoryBound(to: StreamRecord.self)
     else { return Int(NGHTTP2_ERR_CALLBACK_FAILURE.rawValue) }
     let read = unsafe record.pointee.bodyRead
@@ -197,6 +197,10 @@ func readRequest(
     let count = min(left, capacity)
     unsafe buffer.update(from: record.pointee.body + read, count: count)
     unsafe record.pointee.bodyRead = read + count
-    if count == left { unsafe flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+    unsafe client.pointee.bodyBytes += count
+    if count == left {
+        unsafe flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
+        unsafe client.pointee.ends(record)
+    }
     return count
 }

@@ -207,14 +207,34 @@ package final class HTTP2ClientSession {
     /// Requests are in here of which nothing has been drained.
     package var hasUndrainedRequests: Bool { unsafe client.pointee.unsent != nil }
 
+    /// Heads have been drained whose bodies the peer's windows hold up, or the caller's pace.
+    package var hasUnfinishedRequests: Bool { unsafe client.pointee.unfinishedCount > 0 }
+
+    /// Bytes of bodies that `drain` has given so far.
+    package var drainedBodyBytes: Int { unsafe client.pointee.bodyBytes }
+
     /// Resets a stream that is still open; its request completes at a later `drain`.
     ///
-    /// - Returns: Whether nothing of it has been drained, so that nothing ever will be.
+    /// - Returns: Whether the end of it has not been drained, so that it never will be: no peer can
+    ///   have taken it for a request.
     @discardableResult
     package func cancel(stream: Int32) -> Bool {
-        if recall(stream: stream) { return true }
+        if recallUnfinished(stream: stream) { return true }
         reset(stream)
         return false
+    }
+
+    /// Cancels a stream that is still open, unless the end of its request has been drained.
+    ///
+    /// - Returns: Whether it never will be.
+    package func recallUnfinished(stream: Int32) -> Bool {
+        if recall(stream: stream) { return true }
+        guard unsafe session != nil,
+            let data = unsafe nghttp2_session_get_stream_user_data(session, stream),
+            unsafe data.assumingMemoryBound(to: StreamRecord.self).pointee.isUnfinished
+        else { return false }
+        reset(stream)
+        return true
     }
 
     /// Cancels a stream that is still open, unless something of it has been drained.
@@ -331,7 +351,8 @@ package final class HTTP2ClientSession {
     /// The connection is over: every request that is open completes. Nothing happens to it any more.
     ///
     /// - Parameters:
-    ///   - writtenBytes: How much of what was drained the socket has taken.
+    ///   - writtenBytes: How much of what was drained the socket has taken. What ends beyond it
+    ///     was not sent, nor what has not been drained to its end.
     ///   - body: Takes these completions, and those not yet taken.
     package func abandon(writtenBytes: Int, _ body: (HTTP2.Completion) -> Void) {
         takeCompletions(body)
@@ -343,7 +364,7 @@ package final class HTTP2ClientSession {
         unsafe client.pointee.unsent = nil
         while let this = unsafe record {
             unsafe record = unsafe this.pointee.next
-            let isSent = unsafe writtenBytes > this.pointee.sentFrom
+            let isSent = unsafe writtenBytes > this.pointee.sentFrom && !this.pointee.isUnfinished
             let completion = HTTP2.Completion(
                 tag: unsafe this.pointee.tag,
                 outcome: isSent ? .lost : .notSent

@@ -25,6 +25,8 @@ struct StreamRecord {
     /// The peer has ended its side.
     var isWhole = false
     var isTooLarge = false
+    /// Its head has been drained, and the end of its body has not.
+    var isUnfinished = false
     /// Its head does not go into frames.
     var isUnsendable = false
     var ownsAnswer = false
@@ -82,6 +84,10 @@ struct ClientRecord {
     var unsent: StreamRecord.Pointer?
     /// Bytes that `drain` has given so far.
     var drainedBytes = 0
+    /// Of these, those of bodies.
+    var bodyBytes = 0
+    /// Requests whose head has been drained, and the end of whose body has not.
+    var unfinishedCount = 0
     /// In the order in which they ended.
     var firstFinished: StreamRecord.Pointer?
     var lastFinished: StreamRecord.Pointer?
@@ -148,11 +154,21 @@ struct ClientRecord {
     mutating func sends(_ stream: Int32) {
         guard let record = unsafe unsent, unsafe record.pointee.stream == stream else { return }
         unsafe record.pointee.sentFrom = drainedBytes
+        unsafe record.pointee.isUnfinished = true
+        unfinishedCount += 1
         unsafe unsent = unsafe record.pointee.previous
+    }
+
+    /// Its body has gone out whole, or its stream is over.
+    mutating func ends(_ record: StreamRecord.Pointer) {
+        guard unsafe record.pointee.isUnfinished else { return }
+        unsafe record.pointee.isUnfinished = false
+        unfinishedCount -= 1
     }
 
     /// From the open ones to the finished ones.
     mutating func finish(_ record: StreamRecord.Pointer) {
+        unsafe ends(record)
         let (next, previous) = unsafe (record.pointee.next, record.pointee.previous)
         if unsafe unsent == record { unsafe unsent = unsafe previous }
         if let previous = unsafe previous {

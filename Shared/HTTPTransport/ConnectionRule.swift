@@ -6,7 +6,9 @@ struct ConnectionRule: Equatable {
         /// How long the first request may hold up the others: what has no answer by then leaves the
         /// peer's own stream limit to decide.
         var proofMilliseconds: Int64 = 2000
-        var settingsMilliseconds: Int64 = 10_000
+        var settingsMilliseconds: Int64 = 4000
+        /// It does not let through what waits for it alone, for this long.
+        var stallMilliseconds: Int64 = 4000
         /// With requests out and nothing heard for this long, it is asked whether it lives …
         var pingAfterMilliseconds: Int64 = 5000
         /// … and given up when it does not answer within this.
@@ -22,6 +24,9 @@ struct ConnectionRule: Equatable {
         case retire
         /// Given up: what it carries is in doubt.
         case giveUp
+        /// Takes nothing new, and what it has not let through is to be taken back. Said again and
+        /// again while there is any.
+        case stalled
     }
 
     /// So many answers, or so long a life, and it was worth making: nginx ends a connection after 1000
@@ -45,6 +50,9 @@ struct ConnectionRule: Equatable {
     private var answeredAt: Int64 = 0
     private var firstSentAt: Int64?
     private var pingedAt: Int64?
+    /// Since then nothing has moved that waits for the peer.
+    private var stuckSince: Int64?
+    private var movedBytes = 0
     /// Since then it has nothing to do but to close.
     private var doneAt: Int64?
 
@@ -71,6 +79,7 @@ struct ConnectionRule: Equatable {
     mutating func answered(status: Int, at now: Int64) {
         answers += 1
         answeredAt = now
+        stuckSince = nil
         let isOld = now - openedAt >= Self.lastingMilliseconds
         hasJustLasted = answers == Self.lastingAnswers || isOld && !hasBeenOld
         hasBeenOld = hasBeenOld || isOld
@@ -111,15 +120,27 @@ struct ConnectionRule: Equatable {
     ///   - hasSettings: The peer's have come.
     ///   - awaited: Requests that are out, and whose end somebody waits for.
     ///   - isCongested: Its socket does not take what is to be written.
+    ///   - isStuck: Something waits for what the peer alone can give: a stream where it allows none,
+    ///     a window for a body.
+    ///   - movedBytes: Of bodies, so far.
     /// - Returns: `retire` again and again, until it is closed.
     mutating func check(
         at now: Int64,
         hasSettings: Bool,
         awaited: Int,
-        isCongested: Bool = false
+        isCongested: Bool = false,
+        isStuck: Bool = false,
+        movedBytes: Int = 0
     ) -> Action {
         guard hasSettings else {
             return now - openedAt >= limits.settingsMilliseconds ? .giveUp : .none
+        }
+        if !isStuck || movedBytes != self.movedBytes { stuckSince = nil }
+        self.movedBytes = movedBytes
+        if isStuck {
+            let since = stuckSince ?? now
+            stuckSince = since
+            if now - since >= limits.stallMilliseconds { return .stalled }
         }
         if !isProven, let firstSentAt, now - firstSentAt >= limits.proofMilliseconds, awaited > 0 {
             isProven = true

@@ -8,9 +8,13 @@ package import Observability
 /// else uses them. A request is given to a connection only where the peer's stream limit of that
 /// moment has room, so none waits inside a connection. Each ends exactly once: with its answer, or
 /// with an error that says whether it may have reached the peer (`isInDoubt`) or never left
-/// (`requestWasNotSent`). What a peer says it has not processed (GOAWAY, REFUSED_STREAM), and what
-/// no socket had taken when its connection died, moves to another connection by itself; nothing
-/// else is ever sent twice.
+/// (`requestWasNotSent`). What a peer says it has not processed (GOAWAY, REFUSED_STREAM), what no
+/// socket had taken when its connection died, and what a peer lets through neither then nor for
+/// seconds, its body's end included, moves to another connection by itself; nothing else is ever
+/// sent twice.
+///
+/// A connection that lets nothing through is replaced within seconds, and the next ones come ever
+/// more slowly; after a few in a row those who wait hear of it.
 ///
 /// Confined to one loop. At the end of a turn the waiting requests are shared out, urgent ones
 /// first and by turns among their owners, of whom none gets all streams (`FairShare`), and each
@@ -480,15 +484,43 @@ package final class HTTP2Pool: @unchecked Sendable {
                 at: now,
                 hasSettings: session.hasSettings,
                 awaited: connection.awaited,
-                isCongested: connection.isCongested
+                isCongested: connection.isCongested,
+                isStuck: isStuck(connection),
+                movedBytes: session.drainedBodyBytes
             ) {
             case .none: break
             case .ping: try? session.ping()
             case .retire: connection.rule.retire()
             case .giveUp: connection.shut(Self.lost("silent"))
+            case .stalled: stalled(connection)
             }
         }
         turnEnds()
+    }
+
+    private func isStuck(_ connection: HTTP2Connection) -> Bool {
+        let session = connection.session
+        let hasNoStream = session.peerStreamLimit == 0 && !connection.rule.isRetiring
+        return hasNoStream && table.waiting > 0
+            || session.hasUnfinishedRequests && !connection.isCongested
+    }
+
+    /// The connection stands, but its peer lets nothing through. What it has not taken whole goes
+    /// back into the line, for another; what it has is waited for.
+    private func stalled(_ connection: HTTP2Connection) {
+        let isNews = !connection.rule.isRetiring
+        connection.rule.retire()
+        _ = table.putBackAll(from: connection.number) { place in
+            guard connection.session.recallUnfinished(stream: place.stream) else { return false }
+            connection.awaited -= 1
+            return true
+        }
+        let error = Self.lost("stalled")
+        if isNews {
+            log.info("provider connection lets nothing through", [.error: .string(error.detail)])
+            failed(error, isFinal: false)
+        }
+        if connection.awaited == 0 { connection.shut(error) }
     }
 
     private func timedOut(_ ended: RequestTable.Ended, _ place: RequestTable.Place?) {

@@ -24,6 +24,9 @@ package struct HTTP2PoolConfiguration: Sendable {
     /// With requests out and nothing heard for this long, the peer is asked by PING whether it
     /// lives, and given as long again.
     package var pingAfter: Duration
+    /// A connection that lets nothing through of what waits for it – its peer says no SETTINGS, allows
+    /// no stream, opens no window – is replaced after this.
+    package var stallTimeout: Duration
     /// How exact deadlines are, and how often connections are looked at.
     var tick = Duration.milliseconds(50)
 
@@ -37,7 +40,8 @@ package struct HTTP2PoolConfiguration: Sendable {
         proofTimeout: Duration = .seconds(2),
         idleTimeout: Duration = .seconds(600),
         maximumAge: Duration = .seconds(6 * 3600),
-        pingAfter: Duration = .seconds(5)
+        pingAfter: Duration = .seconds(5),
+        stallTimeout: Duration = .seconds(4)
     ) {
         self.origin = origin
         self.transport = transport
@@ -49,13 +53,15 @@ package struct HTTP2PoolConfiguration: Sendable {
         self.idleTimeout = idleTimeout
         self.maximumAge = maximumAge
         self.pingAfter = pingAfter
+        self.stallTimeout = stallTimeout
     }
 
     var limits: ConnectionRule.Limits {
         var limits = ConnectionRule.Limits()
         limits.provesFirst = provesFirst
         limits.proofMilliseconds = Int64(proofTimeout.milliseconds)
-        limits.settingsMilliseconds = Int64(transport.connectTimeout.milliseconds)
+        limits.settingsMilliseconds = Int64(stallTimeout.milliseconds)
+        limits.stallMilliseconds = Int64(stallTimeout.milliseconds)
         limits.pingAfterMilliseconds = Int64(pingAfter.milliseconds)
         limits.pingMilliseconds = Int64(pingAfter.milliseconds)
         limits.idleMilliseconds = Int64(idleTimeout.milliseconds)

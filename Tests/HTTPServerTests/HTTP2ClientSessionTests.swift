@@ -266,8 +266,9 @@ struct HTTP2ClientSessionTests {
         #expect(try session.drain(into: &bytes, upTo: 1))
         let first = Frame.take(from: &bytes)
         #expect(first.count == 1 && first.first?.isA(.headers) == true && bytes.isEmpty)
-        // The first is on its way; the third will never be.
-        #expect(!session.cancel(stream: 1))
+        // The first has begun, so it is not recalled, but will never be whole; the third never begins.
+        #expect(!session.recall(stream: 1))
+        #expect(session.cancel(stream: 1))
         #expect(session.cancel(stream: 5))
         let heads = try drained(session).filter { $0.isA(.headers) }
         #expect(heads.map(\.stream) == [3, 7])
