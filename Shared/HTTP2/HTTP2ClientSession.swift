@@ -40,6 +40,7 @@ package final class HTTP2ClientSession {
     /// The fields of the request that is being submitted.
     private var pairs: UnsafeMutablePointer<nghttp2_nv>
     private var pairsCapacity = 32
+    private var budget = FrameBudget()
 
     private static let sharedBytes = 65_536
 
@@ -194,6 +195,7 @@ package final class HTTP2ClientSession {
         }
         unsafe record.pointee.stream = stream
         unsafe client.pointee.link(record)
+        budget.requested()
         return stream
     }
 
@@ -254,7 +256,8 @@ package final class HTTP2ClientSession {
         unsafe nghttp2_submit_rst_stream(session, flags, stream, HTTP2.ErrorCode.cancel)
     }
 
-    /// After `abandon` nothing is taken in any more.
+    /// After `abandon` nothing is taken in any more. A server that says much more than was asked for
+    /// (`FrameBudget`) makes the connection unusable.
     ///
     /// - Throws: When the connection is unusable: drain once more, close it, `abandon`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2SessionError) {
@@ -262,6 +265,9 @@ package final class HTTP2ClientSession {
         let pointer = unsafe start.assumingMemoryBound(to: UInt8.self)
         let read = unsafe nghttp2_session_mem_recv(session, pointer, bytes.count)
         try check(Int32(clamping: read))
+        guard unsafe budget.admit(bytes, at: .now) else {
+            throw HTTP2SessionError(errorCode: HTTP2.ErrorCode.enhanceYourCalm, "a flood of frames")
+        }
     }
 
     /// Appends what there is to send.

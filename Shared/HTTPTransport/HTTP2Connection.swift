@@ -21,6 +21,8 @@ final class HTTP2Connection: @unchecked Sendable {
     var rule: ConnectionRule
     /// Requests that are out on it, and whose end somebody waits for.
     var awaited = 0
+    /// Its end was the peer's doing.
+    var wasSentAway = false
     private(set) var phase = Phase.connecting
     /// How much of what the session has drained the socket has taken.
     private(set) var writtenBytes = 0

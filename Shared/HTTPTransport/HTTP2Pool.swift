@@ -333,6 +333,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         let session = connection.session
         let isSentAway = session.isGoingAway && !connection.rule.isRetiring
         if isSentAway {
+            connection.wasSentAway = true
             connection.rule.retire()
             if let goaway = session.goaway, goaway.code != 0 || !goaway.text.isEmpty {
                 let reason = "GOAWAY \(goaway.code) \(goaway.text)"
@@ -422,7 +423,8 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {
         connections.removeAll { $0 === connection }
-        let wasSentAway = connection.session.goaway != nil
+        // It said goodbye, or something after which the session did.
+        let wasSentAway = connection.wasSentAway
         now = milliseconds
         connection.session.abandon(writtenBytes: connection.writtenBytes) {
             completed($0, connection, error)
