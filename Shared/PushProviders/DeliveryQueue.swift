@@ -5,18 +5,24 @@ final class Delivery {
     let notification: OutgoingNotification
     /// How often a fresh token or connection has already been tried for it.
     var renewals = 0
+    private let deadline: ContinuousClock.Instant
     private let index: Int
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
     init(
         _ notification: OutgoingNotification,
         index: Int,
+        deadline: ContinuousClock.Instant,
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         self.notification = notification
+        self.deadline = deadline
         self.index = index
         self.completion = completion
     }
+
+    /// Of the time from hand-over to answer.
+    var timeLeft: Duration { max(.zero, deadline - .now) }
 
     fileprivate func complete(_ answer: ProviderAnswer) { completion(index, answer) }
 }
@@ -24,6 +30,9 @@ final class Delivery {
 /// Urgent deliveries before all others, among either first come, first sent; at most `limit` at once,
 /// and of connections that are shared no more than this client's share. Confined to its client's
 /// loop.
+///
+/// The time that a delivery has counts from `add`. One whose time is up before it was started ends as
+/// not sent, at the next end of another: those have their deadlines too.
 final class DeliveryQueue {
     /// 1 or more. Raising it starts what waits.
     var limit: Int {
@@ -71,10 +80,16 @@ final class DeliveryQueue {
     private var isPumping = false
 
     private let share: ConnectionShare?
+    private let timeout: Duration
 
-    init(limit: Int, of share: ConnectionShare? = nil) {
+    /// - Parameters:
+    ///   - limit: See there.
+    ///   - share: Of connections, where they are shared.
+    ///   - timeout: From `add` to answer.
+    init(limit: Int, of share: ConnectionShare? = nil, timeout: Duration = .seconds(20)) {
         self.limit = max(1, limit)
         self.share = share
+        self.timeout = timeout
     }
 
     var hasWaiting: Bool { urgent.count + others.count > 0 }
@@ -85,8 +100,14 @@ final class DeliveryQueue {
         _ notifications: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
+        let deadline = ContinuousClock.now + timeout
         for (index, notification) in notifications.enumerated() {
-            let delivery = Delivery(notification, index: index, completion: completion)
+            let delivery = Delivery(
+                notification,
+                index: index,
+                deadline: deadline,
+                completion: completion
+            )
             if notification.isUrgent {
                 urgent.waiting.append(delivery)
             } else {
@@ -139,7 +160,11 @@ final class DeliveryQueue {
             let next = urgent.next() ?? others.next()
         else { return false }
         inFlight += 1
-        start(next)
+        if next.timeLeft > .zero {
+            start(next)
+        } else {
+            finish(next, ProviderAnswer(.notSent, reason: "timeout"))
+        }
         return true
     }
 }

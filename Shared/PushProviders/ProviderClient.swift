@@ -21,8 +21,12 @@ package struct ProviderAnswer: Sendable, Equatable {
         self.providerMessageID = providerMessageID.map { Self.bounded($0, 300) }
     }
 
-    private static func bounded(_ text: String, _ limit: Int) -> String {
-        text.utf8.count <= limit ? text : String(text.prefix(limit))
+    static func bounded(_ text: String, _ limit: Int) -> String {
+        guard text.utf8.count > limit else { return text }
+        // By bytes, as one character may be of any length, at the start of a scalar.
+        var end = text.utf8.index(text.startIndex, offsetBy: limit)
+        while text.utf8[end] & 0xC0 == 0x80 { end = text.utf8.index(before: end) }
+        return String(text.unicodeScalars[..<end])
     }
 }
 

@@ -36,17 +36,23 @@ final class DeliveryBatch {
     let notifications: [OutgoingNotification]
     /// How often its client had been told to withdraw all when it came.
     let round: Int
+    private let deadline: ContinuousClock.Instant
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
     init(
         _ notifications: [OutgoingNotification],
         round: Int,
+        timeout: Duration,
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         self.notifications = notifications
         self.round = round
+        deadline = .now + timeout
         self.completion = completion
     }
+
+    /// Of the time from hand-over to answer: a wait for a token has used up some, or a first try.
+    var timeLeft: Duration { max(.zero, deadline - .now) }
 
     func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
 }

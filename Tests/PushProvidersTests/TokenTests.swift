@@ -183,8 +183,8 @@ import Testing
     @Test("The endpoint's answers")
     func answers() throws {
         let now = Instant(seconds: 0)
-        func read(_ status: Int, _ body: String) -> Result<AccessTokenSource.Grant, TokenRefusal> {
-            AccessTokenSource.read(HTTPResponse(status: status, body: Array(body.utf8)), at: now)
+        func read(_ status: Int, _ body: String) -> Result<AccessTokenGrant, TokenRefusal> {
+            AccessTokenGrant.read(HTTPResponse(status: status, body: Array(body.utf8)), at: now)
         }
         #expect(
             try read(200, #"{"access_token":"t","expires_in":3599}"#).get()

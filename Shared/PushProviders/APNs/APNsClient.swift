@@ -58,7 +58,12 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         deliveriesInside += deliveries.count
-        let batch = DeliveryBatch(deliveries, round: withdrawals, completion: completion)
+        let batch = DeliveryBatch(
+            deliveries,
+            round: withdrawals,
+            timeout: timeout,
+            completion: completion
+        )
         start(batch, Array(deliveries.indices), isRepeat: false)
     }
 
@@ -94,10 +99,11 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             return
         }
         var requests = HTTP2Requests(count: indices.count)
+        let timeLeft = batch.timeLeft
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
-            if let refusal = add(batch.notifications[index], bearer, to: &requests) {
+            if let refusal = add(batch.notifications[index], bearer, timeLeft, to: &requests) {
                 finish(batch, index, refusal)
             } else {
                 sent.append(index)
@@ -112,6 +118,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private func add(
         _ notification: OutgoingNotification,
         _ bearer: String?,
+        _ timeLeft: Duration,
         to requests: inout HTTP2Requests
     ) -> ProviderAnswer? {
         guard !isClosed else { return ProviderAnswer(.notSent, reason: "closed") }
@@ -127,7 +134,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
                 value: notification.notificationID,
                 values: form.values,
                 body: notification.payload.body,
-                timeout: timeout,
+                timeout: timeLeft,
                 isUrgent: notification.isUrgent
             )
             return nil

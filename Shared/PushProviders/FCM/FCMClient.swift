@@ -42,7 +42,12 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         deliveriesInside += deliveries.count
-        let batch = DeliveryBatch(deliveries, round: withdrawals, completion: completion)
+        let batch = DeliveryBatch(
+            deliveries,
+            round: withdrawals,
+            timeout: timeout,
+            completion: completion
+        )
         start(batch, Array(deliveries.indices), isRepeat: false)
     }
 
@@ -93,7 +98,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
         _ bearer: String,
         isRepeat: Bool
     ) {
-        let now = clock()
+        let (now, timeLeft) = (clock(), batch.timeLeft)
         var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
         var requests = HTTP2Requests(count: indices.count, textBytes: 1024)
         var sent: [Int] = []
@@ -111,7 +116,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
                     head,
                     path: path,
                     body: FCMRequest.body(notification, at: now),
-                    timeout: timeout,
+                    timeout: timeLeft,
                     isUrgent: notification.isUrgent
                 )
                 sent.append(index)

@@ -1,3 +1,4 @@
+internal import JSON
 internal import PushCore
 
 /// Which channels must be left alone for now: those that said so, and those whose unauthenticated
@@ -14,7 +15,8 @@ struct MPNSChannels {
         var sentToday = 0
     }
 
-    private var channels: [String: Channel] = [:]
+    /// By their URIs, which devices choose.
+    private var channels: [ExactText: Channel] = [:]
 
     var count: Int { channels.count }
 
@@ -26,6 +28,7 @@ struct MPNSChannels {
     ///   - now: The time.
     /// - Returns: `nil` to send it, else how long to leave the channel alone.
     mutating func admit(_ uri: String, isAuthenticated: Bool, now: Instant) -> Duration? {
+        let uri = ExactText(uri)
         guard var channel = channels[uri] ?? (isAuthenticated ? nil : Channel()) else { return nil }
         if channel.heldUntil > now {
             return .milliseconds(channel.heldUntil.milliseconds - now.milliseconds)
@@ -48,12 +51,13 @@ struct MPNSChannels {
 
     /// The channel's answer was to be left alone.
     mutating func hold(_ uri: String, for wait: Duration, now: Instant) {
+        let uri = ExactText(uri)
         var channel = channels[uri] ?? Channel()
         channel.heldUntil = now.adding(wait)
         remember(uri, channel, now)
     }
 
-    private mutating func remember(_ uri: String, _ channel: Channel, _ now: Instant) {
+    private mutating func remember(_ uri: ExactText, _ channel: Channel, _ now: Instant) {
         if channels.count >= Self.maximumChannels, channels[uri] == nil { makeRoom(now) }
         channels[uri] = channel
     }

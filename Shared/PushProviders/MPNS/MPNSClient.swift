@@ -10,7 +10,6 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
     private let isAuthenticated: Bool
     private let channels: SharedMPNSChannels
     private let queue: DeliveryQueue
-    private let timeout: Duration
     private let clock: () -> Instant
     private var isClosed = false
     private var isRetiring = false
@@ -37,8 +36,11 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
         self.isAuthenticated = isAuthenticated
         self.channels = channels
         self.clock = clock
-        timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.mpnsConnections, of: share)
+        queue = DeliveryQueue(
+            limit: configuration.mpnsConnections,
+            of: share,
+            timeout: configuration.requestTimeout
+        )
         queue.start = { [unowned self] in self.start($0) }
         queue.onEmpty = { [unowned self] in if self.isRetiring { self.close() } }
     }
@@ -86,7 +88,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
             )
         }
         let generation = slot.generation
-        let request = MPNSRequest.make(delivery.notification, timeout: timeout)
+        let request = MPNSRequest.make(delivery.notification, timeout: delivery.timeLeft)
         slot.client.send(request) { [self] result in
             switch result {
             case .failure(let error):

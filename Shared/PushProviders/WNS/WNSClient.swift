@@ -9,7 +9,6 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
     private let tokens: AccessTokenSource
     private let slot: ConnectionSlot
     private let queue: DeliveryQueue
-    private let timeout: Duration
     private let clock: () -> Instant
     private var isClosed = false
     private var withdrawals = 0
@@ -33,8 +32,11 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         self.tokens = tokens
         self.slot = slot
         self.clock = clock
-        timeout = configuration.requestTimeout
-        queue = DeliveryQueue(limit: configuration.wnsConnections, of: share)
+        queue = DeliveryQueue(
+            limit: configuration.wnsConnections,
+            of: share,
+            timeout: configuration.requestTimeout
+        )
         queue.start = { [unowned self] in self.start($0) }
     }
 
@@ -88,7 +90,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
             delivery.notification,
             bearer: bearer,
             at: clock(),
-            timeout: timeout
+            timeout: delivery.timeLeft
         )
         let generation = slot.generation
         let round = withdrawals
