@@ -70,10 +70,30 @@ let package = Package(
             path: "Sources/WhereSQL",
             swiftSettings: settings
         ),
+        .target(
+            name: "PushEvents",
+            dependencies: ["JSON", "PushCore"],
+            path: "Rooms/PushEvents",
+            swiftSettings: settings
+        ),
+        // Of the providers only what reads their answers, and of the transport only what an answer
+        // is, by links to those files: neither needs a socket.
+        .target(
+            name: "HTTPTransport",
+            path: "Sources/HTTPTransport",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "PushProviders",
+            dependencies: ["HTTPTransport", "JSON", "PushCore"],
+            path: "Sources/PushProviders",
+            swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
+        ),
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "Credentials", "JSON", "HTTP1", "HTTP2", "Postgres", "PushCore", "WhereSQL",
+                "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "Postgres", "PushCore",
+                "PushEvents", "PushProviders", "WhereSQL",
             ],
             path: "Sources/Fuzz",
             swiftSettings: settings

@@ -12,6 +12,8 @@ private enum Target: String, CaseIterable {
     case keys
     case credentials
     case `where`
+    case answers
+    case records
 }
 
 /// Where a process that libFuzzer starts finds the target's name.
@@ -56,6 +58,8 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .keys: fuzzKeys(bytes)
     case .credentials: fuzzCredentials(bytes)
     case .where: fuzzWhere(bytes)
+    case .answers: fuzzAnswers(bytes)
+    case .records: fuzzRecords(bytes)
     }
     return 0
 }
@@ -63,4 +67,12 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
 /// Ends the process where a promise does not hold, saying which.
 func require(_ holds: Bool, _ promise: @autoclosure () -> String) {
     if !holds { fatalError(promise()) }
+}
+
+/// Runs it, and again where it took longer than so many bytes may: a busy machine is no hostile input.
+func within(_ count: Int, _ body: () -> Void) {
+    let bound = Duration.milliseconds(2) + .microseconds(4 * count)
+    let clock = ContinuousClock()
+    for _ in 0..<5 where clock.measure(body) < bound { return }
+    fatalError("\(count) bytes take longer than \(bound)")
 }

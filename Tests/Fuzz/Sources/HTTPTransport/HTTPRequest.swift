@@ -1,0 +1,1 @@
+../../../../Shared/HTTPTransport/HTTPRequest.swift

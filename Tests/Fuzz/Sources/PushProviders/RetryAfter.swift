@@ -1,0 +1,1 @@
+../../../../Shared/PushProviders/RetryAfter.swift
