@@ -138,7 +138,9 @@ let package = Package(
                 "PushCore", "PushStorage",
             ],
             path: "Tests/Benchmarks",
-            exclude: ["hostile.py", "record.json", "orjson_figures.py", "peers.py", "postgres.sql"],
+            exclude: [
+                "hostile.py", "record.json", "orjson_figures.py", "peers.py", "postgres.sql",
+            ],
             swiftSettings: settings
         ),
         tests("JSONTests", ["JSON"]),
