@@ -44,6 +44,10 @@ extension ErasureStore {
     /// Reads what is stored of a subject: its installations and identity, its deliveries for as long
     /// as these are kept, the pushes that name it, and what the audit says of it.
     package func export(_ subject: Subject) async throws -> SubjectExport {
+    /// Pushes and deliveries of one export, as text.
+    package static let exportBytes = 16 << 20
+    /// Pushes that are read at once, as what they come to is known only then.
+    private static let pushesAtOnce = 50
         var export = SubjectExport()
         let (names, installations) = try await database.transaction { transaction in
             try await Self.resolve(subject, isLocking: false, transaction)
@@ -87,11 +91,30 @@ extension ErasureStore {
             }
             guard let last = page.last else { return }
             cursor = (last.0, last.1)
+        var bytes = 0
             let named = page.ids.filter(page.named.contains)
             let delivered = page.ids.filter(page.delivered.contains)
-            let pushes = try await database.pushes.find(Set(named))
-            export.pushes += named.compactMap { pushes[$0].map(Self.shown) }
-            export.deliveries += try await deliveries(of: delivered, names)
+            for start in stride(from: 0, to: named.count, by: Self.pushesAtOnce) {
+                let some = named[start..<min(start + Self.pushesAtOnce, named.count)]
+                let pushes = try await database.pushes.find(Set(some))
+                for id in some {
+                    guard let push = pushes[id].map(Self.shown) else { continue }
+                    bytes += push.bytes.count
+                    guard bytes <= Self.exportBytes else {
+                        export.isTruncated = true
+                        return
+                    }
+                    export.pushes.append(push)
+                }
+            }
+            for delivery in try await deliveries(of: delivered, names) {
+                bytes += delivery.bytes.count
+                guard bytes <= Self.exportBytes else {
+                    export.isTruncated = true
+                    return
+                }
+                export.deliveries.append(delivery)
+            }
             guard max(export.pushes.count, export.deliveries.count) <= Self.exportLimit else {
                 export.pushes = Array(export.pushes.prefix(Self.exportLimit))
                 export.deliveries = Array(export.deliveries.prefix(Self.exportLimit))

@@ -53,6 +53,16 @@ package struct IdentityStore: Sendable {
         ).rows.map(Self.identity)
     }
 
+    /// Whether there is any of the ids.
+    package func isAny(app: String, of objectIDs: [String]) async throws -> Bool {
+        try await database.execute(
+            """
+            SELECT 1 AS found FROM identities WHERE app = $1 AND id = ANY ($2::text[]) LIMIT 1
+            """,
+            [.text(app), .textArray(TextSet(objectIDs).sorted())]
+        ).first != nil
+    }
+
     package enum Change: Sendable {
         case changed(Identity)
         case unknown
@@ -127,6 +137,9 @@ package struct IdentityStore: Sendable {
         ).affectedRows
     }
 
+    /// The identities that a condition selects.
+    ///
+    /// - Throws: `PageTooLarge`, and otherwise.
     package func query(
         app: String,
         where condition: Where = .everything,
@@ -134,6 +147,17 @@ package struct IdentityStore: Sendable {
         limit: Int = 100,
         skip: Int = 0
     ) async throws -> [Identity] {
+        try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
+    }
+
+    /// The same as far as one answer goes.
+    package func page(
+        app: String,
+        where condition: Where = .everything,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> ObjectPage<Identity> {
         let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
         if condition.isIndexed(in: .identities) {
             var compiler = WhereCompiler(app: app, parameters: [.text(app)])
@@ -143,24 +167,32 @@ package struct IdentityStore: Sendable {
                 limit: limit,
                 skip: skip,
                 in: .identities,
-                columns: Self.columns
+                columns: Self.columns,
+                weight: Self.weight
             )
             let rows = try await database.ask(statement, compiler.parameters).rows
-            if let few = try WhereCompiler.few(in: rows) { return try few.map(Self.identity) }
+            if let few = try WhereCompiler.few(in: rows) {
+                return try PageBound.read(few, Self.identity)
+            }
         }
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.identities(condition, as: "n")
         let order = try compiler.order(order, of: condition, in: .identities, as: "n")
         let limitName = compiler.bind(.integer(limit))
         let skipName = compiler.bind(.integer(skip))
-        return try await database.ask(
-            """
+        let page = """
             SELECT \(Self.columns) FROM identities n WHERE n.app = $1 AND \(selected)
             ORDER BY \(order) LIMIT \(limitName) OFFSET \(skipName)
-            """,
+            """
+        let rows = try await database.ask(
+            PageBound.statement(page, weight: Self.weight),
             compiler.parameters
-        ).rows.map(Self.identity)
+        ).rows
+        return try PageBound.read(Array(rows), Self.identity)
     }
+
+    /// The bytes of one in an answer.
+    private static let weight = "octet_length(fields::text)"
 
     package func count(app: String, where condition: Where = .everything) async throws -> Int {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])

@@ -36,8 +36,19 @@ extension InstallationStore {
         }
     }
 
+    /// Whether there is any of the ids.
+    package func isAny(app: String, of objectIDs: [String]) async throws -> Bool {
+        try await database.execute(
+            """
+            SELECT 1 AS found FROM installations
+            WHERE app = $1 AND object_id = ANY ($2::text[]) LIMIT 1
+            """,
+            [.text(app), .textArray(TextSet(objectIDs).sorted())]
+        ).first != nil
+    }
+
     /// The installations that hold one of these tokens, or are named by one of these
-    /// `installationId`s.
+    /// `installationId`s. Of their `fields` nothing is read: many may be asked for at once.
     package func find(
         app: String,
         platform: Platform,
@@ -46,7 +57,8 @@ extension InstallationStore {
     ) async throws -> [Installation] {
         try await database.execute(
             """
-            SELECT \(Self.columns) FROM installations
+            SELECT \(Self.columns.replacing(" fields,", with: " '{}'::jsonb AS fields,"))
+            FROM installations
             WHERE app = $1 AND (provider = $2 AND token_hash = ANY (ARRAY(
                     SELECT sha256(convert_to(named.token, 'UTF8'))
                     FROM unnest($3::text[]) AS named(token)))

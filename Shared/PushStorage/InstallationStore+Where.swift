@@ -5,7 +5,7 @@ extension InstallationStore {
     /// The installations that a condition selects; the nearest first where it asks for such.
     ///
     /// - Throws: `WhereError` for a condition over what is not kept, `StorageError` where the
-    ///   database fails, its statement timeout included.
+    ///   database fails, its statement timeout included; `PageTooLarge`.
     package func query(
         app: String,
         where condition: Where,
@@ -13,6 +13,17 @@ extension InstallationStore {
         limit: Int = 100,
         skip: Int = 0
     ) async throws -> [Installation] {
+        try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
+    }
+
+    /// The same as far as one answer goes.
+    package func page(
+        app: String,
+        where condition: Where,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> ObjectPage<Installation> {
         let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
         if condition.isIndexed(in: .installations),
             let found = try await queryFew(app, condition, order, limit, skip)
@@ -22,15 +33,22 @@ extension InstallationStore {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.installations(condition, as: "n")
         let order = compiler.order(order, of: condition, as: "n")
-        return try await database.ask(
-            """
+        let page = """
             SELECT \(Self.columns) FROM installations n WHERE n.app = $1 AND \(selected)
             ORDER BY \(order) LIMIT \(compiler.bind(.integer(limit)))
             OFFSET \(compiler.bind(.integer(skip)))
-            """,
+            """
+        let rows = try await database.ask(
+            PageBound.statement(page, weight: Self.weight),
             compiler.parameters
-        ).rows.map(Self.installation)
+        ).rows
+        return try PageBound.read(Array(rows), Self.installation)
     }
+
+    /// The bytes of one in an answer.
+    private static let weight = """
+        octet_length(fields::text) + octet_length(array_to_string(channels, '","'))
+        """
 
     /// The same where few are selected; `nil` where there are more.
     private func queryFew(
@@ -39,7 +57,7 @@ extension InstallationStore {
         _ order: [SortKey],
         _ limit: Int,
         _ skip: Int
-    ) async throws -> [Installation]? {
+    ) async throws -> ObjectPage<Installation>? {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let statement = try compiler.few(
             condition,
@@ -47,10 +65,13 @@ extension InstallationStore {
             limit: limit,
             skip: skip,
             in: .installations,
-            columns: Self.columns
+            columns: Self.columns,
+            weight: Self.weight
         )
         let rows = try await database.ask(statement, compiler.parameters).rows
-        return try WhereCompiler.few(in: rows)?.map(Self.installation)
+        return try WhereCompiler.few(in: rows).map {
+            try PageBound.read($0, Self.installation)
+        }
     }
 
     package func count(app: String, where condition: Where) async throws -> Int {

@@ -42,7 +42,7 @@ extension PushStore {
 
     /// The records that a condition selects; without an order, as they came in.
     ///
-    /// - Throws: `WhereError` for a field that push records cannot be asked for.
+    /// - Throws: `WhereError` for a field that push records cannot be asked for, `PageTooLarge`.
     package func query(
         app: String,
         where condition: Where,
@@ -50,7 +50,20 @@ extension PushStore {
         limit: Int = 100,
         skip: Int = 0
     ) async throws -> [StoredPush] {
-        guard var selection = try Selection(app: app, condition) else { return [] }
+        try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
+    }
+
+    /// The same as far as one answer goes.
+    package func page(
+        app: String,
+        where condition: Where,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> ObjectPage<StoredPush> {
+        guard var selection = try Selection(app: app, condition) else {
+            return ObjectPage(elements: [], isCut: false)
+        }
         let came = try WherePath("createdAt")
         let order = try selection.compiler.order(
             order.isEmpty ? [SortKey(path: came, isDescending: false)] : order,
@@ -60,14 +73,19 @@ extension PushStore {
         )
         let limit = selection.compiler.bind(.integer(min(max(limit, 0), 1000)))
         let skip = selection.compiler.bind(.integer(max(skip, 0)))
-        return try await database.ask(
-            """
+        let page = """
             SELECT \(Self.columns) FROM (\(selection.source)) n WHERE \(selection.condition)
             ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
-            """,
+            """
+        let rows = try await database.ask(
+            PageBound.statement(page, weight: Self.weight),
             selection.compiler.parameters
-        ).rows.map(Self.push)
+        ).rows
+        return try PageBound.read(Array(rows), Self.push)
     }
+
+    /// The bytes of one in an answer, in which its data stands twice.
+    static let weight = "2 * octet_length(request::text) + octet_length(notes::text)"
 
     package func count(app: String, where condition: Where) async throws -> Int {
         guard let selection = try Selection(app: app, condition) else { return 0 }
@@ -77,12 +95,20 @@ extension PushStore {
         ).first?.integer("count") ?? 0
     }
 
-    /// The pushes that carry this label, those that a client has hidden aside, the latest first.
+    /// The pushes that carry this label, those that a client has hidden aside, the latest first. The
+    /// others are there to be counted: only the latest has its request.
     package func find(app: String, label: String) async throws -> [StoredPush] {
         try await database.execute(
             """
-            SELECT \(Self.columns) FROM pushes
-            WHERE app = $1 AND notes->>'notificationId' = $2 AND hidden_at IS NULL
+            SELECT \(Self.columns) FROM (
+                SELECT id, app, event_source, event_id,
+                    CASE WHEN row_number() OVER (ORDER BY created_at DESC, id) = 1 THEN request
+                        ELSE '{}' END AS request,
+                    status, error, notes, lane, targeted, delivered, failed, expired, suppressed,
+                    in_doubt, pending, invalid_tokens, failures, expires_at, release_at,
+                    schedule_id, accepted_at, created_at, updated_at, finished_at, hidden_at
+                FROM pushes
+                WHERE app = $1 AND notes->>'notificationId' = $2 AND hidden_at IS NULL) pushes
             ORDER BY pushes.created_at DESC, id LIMIT 1000
             """,
             [.text(app), .text(label)]

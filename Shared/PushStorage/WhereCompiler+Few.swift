@@ -13,13 +13,20 @@ extension WhereCompiler {
         limit: Int,
         skip: Int,
         in table: WhereTable,
-        columns: String
+        columns: String,
+        weight: String
     ) throws(WhereError) -> String {
         let rows = WhereRows(table: table, alias: "n")
         let selected = try bounded(compile(condition, rows))
         let terms = orderTerms(order, of: condition, rows).enumerated()
         let keys = terms.map { ", \($1.sql) AS k\($0)" }.joined()
         let places = (terms.map { "k\($0) \($1.direction)" } + ["few_id"]).joined(separator: ", ")
+        let page = """
+            SELECT t.found, p.place, \(rows.objectID) IS NOT NULL AS is_there, \(columns)
+            FROM (SELECT count(*) AS found FROM few) t
+            LEFT JOIN page p ON true
+            LEFT JOIN \(table.name) n ON n.app = $1 AND \(rows.objectID) = p.few_id
+            """
         return """
             WITH few AS MATERIALIZED (
                 SELECT \(rows.objectID) AS few_id\(keys) FROM \(table.name) n
@@ -30,11 +37,7 @@ extension WhereCompiler {
                 ORDER BY place LIMIT \(bind(.integer(limit)))::bigint
                 OFFSET \(bind(.integer(skip)))::bigint
             )
-            SELECT t.found, p.place, \(rows.objectID) IS NOT NULL AS is_there, \(columns)
-            FROM (SELECT count(*) AS found FROM few) t
-            LEFT JOIN page p ON true
-            LEFT JOIN \(table.name) n ON n.app = $1 AND \(rows.objectID) = p.few_id
-            ORDER BY p.place
+            \(PageBound.statement(page, weight: weight, order: "place"))
             """
     }
 

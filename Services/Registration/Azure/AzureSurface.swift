@@ -155,6 +155,7 @@ struct AzureSurface: Sendable {
                 problem.detail.isEmpty ? statusText(problem.status) : problem.detail
             )
         case let error as StorageError where error.isRetryable:
+        case let error as PageTooLarge: AzureError(error.description)
             AzureError(status: 503, "The service cannot answer now; try again.")
         default: nil
         }

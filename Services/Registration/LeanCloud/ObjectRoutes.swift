@@ -74,13 +74,13 @@ extension LeanCloudSurface {
         _ objectClass: ObjectOperations.ObjectClass,
         _ call: LeanCloudCall
     ) async throws -> LeanCloudAnswer {
-        let (results, count) = try await objects.find(
+        let found = try await objects.find(
             objectClass,
             try call.query(),
             caller: call.caller
         )
-        var answer: JSONObject = ["results": .array(results.map(JSONValue.object))]
-        if let count { answer["count"] = JSONValue(count) }
+        var answer: JSONObject = ["results": .array(found.results.map(JSONValue.object))]
+        if let count = found.count { answer["count"] = JSONValue(count) }
         return LeanCloudAnswer(.object(answer))
     }
 

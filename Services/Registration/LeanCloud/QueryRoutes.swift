@@ -14,7 +14,7 @@ extension LeanCloudSurface {
     }
 
     /// A page of all objects, and the cursor of the next; at the end that is `null`, for with none
-    /// at all the JavaScript SDK begins again.
+    /// at all the JavaScript SDK begins again. A page of large objects has fewer than were asked for.
     private func scan(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let name = call.path("class")
         guard let objectClass = ObjectOperations.ObjectClass(className: name) else {
@@ -44,9 +44,11 @@ extension LeanCloudSurface {
         case .skipping(let count): query.skip = count
         }
         query.order = isByID ? [first] : [first, SortKey(path: id, isDescending: false)]
-        let results = try await objects.find(objectClass, query, caller: call.caller).results
+        let found = try await objects.page(objectClass, query, caller: call.caller)
+        let results = found.results
         var next: ScanCursor?
-        if results.count == query.limit, let last = results.last?["objectId"]?.string {
+        if found.isCut || results.count == query.limit, let last = results.last?["objectId"]?.string
+        {
             next = ScanCursor(
                 className: name,
                 key: key,
@@ -84,12 +86,12 @@ extension LeanCloudSurface {
         query.skip = cql.skip
         query.wantsCount = cql.isCount
         query.selection = try KeySelection(cql.keys.joined(separator: ","))
-        let (results, count) = try await objects.find(objectClass, query, caller: call.caller)
+        let found = try await objects.find(objectClass, query, caller: call.caller)
         var answer: JSONObject = [
-            "results": .array(results.map(JSONValue.object)),
+            "results": .array(found.results.map(JSONValue.object)),
             "className": .string(cql.className),
         ]
-        if let count { answer["count"] = JSONValue(count) }
+        if let count = found.count { answer["count"] = JSONValue(count) }
         return LeanCloudAnswer(.object(answer))
     }
 }

@@ -85,6 +85,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
             self.init(
                 status: problem.status,
                 code: problem.status == 413 ? 116 : 1,
+        case let error as PageTooLarge: self.init(code: 116, error.description)
                 problem.detail
             )
         case let error as StorageError where error.sqlState == "57014": self = .timedOut

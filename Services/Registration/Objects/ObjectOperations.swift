@@ -53,7 +53,7 @@ struct ObjectOperations: Sendable {
     }
 
     static let maximumIDs = 1000
-    /// As text; one that grows beyond is refused. A page of a thousand has to fit into memory.
+    /// As the text that it is kept as; one that grows beyond is refused.
     private static let maximumObjectBytes = 256 * 1024
 
     // MARK: Saving
@@ -199,7 +199,7 @@ struct ObjectOperations: Sendable {
     }
 
     static func checkSize(_ object: JSONObject) throws(ObjectError) {
-        guard JSONValue.object(object).bytes.count <= maximumObjectBytes else {
+        guard JSONValue.object(object).keptByteCount <= maximumObjectBytes else {
             throw ObjectError(code: 116, "The object is too large: at most 256 KiB.")
         }
     }
@@ -264,8 +264,8 @@ struct ObjectOperations: Sendable {
     ) async throws -> Bool {
         switch objectClass {
         case .installation:
-            try await !database.installations.find(app: app, objectIDs: ids).isEmpty
-        case .identity: try await !database.identities.find(app: app, objectIDs: ids).isEmpty
+            try await database.installations.isAny(app: app, of: ids)
+        case .identity: try await database.identities.isAny(app: app, of: ids)
         case .pushRecord: false
         }
     }
@@ -302,12 +302,34 @@ struct ObjectOperations: Sendable {
         return try await including(include, in: [found], caller).first
     }
 
-    /// The objects that a query finds, and how many there are in all where it asks for that.
+    /// What a query finds.
+    struct Found: Sendable {
+        var results: [JSONObject]
+        /// How many there are in all, where it asks for that.
+        var count: Int?
+        /// There are more than these, which is as much as one answer may hold.
+        var isCut = false
+    }
+
+    /// The objects that a query finds.
+    ///
+    /// - Throws: `PageTooLarge` where they are more than one answer may hold.
     func find(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
         caller: Caller
-    ) async throws -> (results: [JSONObject], count: Int?) {
+    ) async throws -> Found {
+        let found = try await page(objectClass, query, caller: caller)
+        guard !found.isCut else { throw PageTooLarge() }
+        return found
+    }
+
+    /// The same as far as one answer goes, for clients that can tell, and ask for the rest.
+    func page(
+        _ objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        caller: Caller
+    ) async throws -> Found {
         try requireFinder(caller, of: objectClass)
         try caller.requireAskable(
             query.condition,
@@ -316,32 +338,13 @@ struct ObjectOperations: Sendable {
         )
         let app = caller.app.id
         let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
-        guard query.limit > 0 else { return ([], count) }
+        guard query.limit > 0 else { return Found(results: [], count: count) }
         let objects: [JSONObject]
+        let isCut: Bool
         switch objectClass {
         case .installation:
-            objects = try await caller.asking { [database] in
-                try await database.installations.query(
-                    app: app,
-                    where: query.condition,
-                    order: query.order,
-                    limit: query.limit,
-                    skip: query.skip
-                )
-            }.map(\.wholeObject)
-        case .identity:
-            objects = try await caller.asking { [database] in
-                try await database.identities.query(
-                    app: app,
-                    where: query.condition,
-                    order: query.order,
-                    limit: query.limit,
-                    skip: query.skip
-                )
-            }.map { shown($0, to: caller) }
-        case .pushRecord:
-            let pushes = try await caller.asking { [database] in
-                try await database.pushes.query(
+            let page = try await caller.asking { [database] in
+                try await database.installations.page(
                     app: app,
                     where: query.condition,
                     order: query.order,
@@ -349,14 +352,41 @@ struct ObjectOperations: Sendable {
                     skip: query.skip
                 )
             }
-            let platforms = try await platforms(of: pushes)
-            objects = pushes.map {
+            (objects, isCut) = (page.elements.map(\.wholeObject), page.isCut)
+        case .identity:
+            let page = try await caller.asking { [database] in
+                try await database.identities.page(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }
+            (objects, isCut) = (page.elements.map { shown($0, to: caller) }, page.isCut)
+        case .pushRecord:
+            let page = try await caller.asking { [database] in
+                try await database.pushes.page(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }
+            let platforms = try await platforms(of: page.elements)
+            objects = page.elements.map {
                 PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
             }
+            isCut = page.isCut
         }
         try caller.checkPresence()
         let whole = try await including(query.include, in: objects, caller)
-        return (whole.map(query.selection.apply(to:)), count)
+        return Found(
+            results: whole.map(query.selection.apply(to:)),
+            count: count,
+            isCut: isCut
+        )
     }
 
     private func count(

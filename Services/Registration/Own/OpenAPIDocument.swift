@@ -227,7 +227,7 @@ enum OpenAPIDocument {
                   "auditEntries": {"type": "array", "items": {"type": "object", "required": ["at",
                     "actor", "action", "targets", "status"]}},
                   "truncated": {"type": "boolean", "description":
-                    "There are more than 10000 of something"}
+                    "There are more than 10000 of something, or more than 16 MiB"}
                 }
               },
               "Receipt": {

@@ -134,7 +134,7 @@ extension ParseSurface {
     private func pushStatuses(
         _ query: ObjectQuery,
         _ caller: Caller
-    ) async throws -> (results: [JSONObject], count: Int?) {
+    ) async throws -> ObjectOperations.Found {
         var query = query
         query.condition = try ParsePushStatus.translated(query.condition)
         query.order = try ParsePushStatus.translated(query.order)
@@ -145,7 +145,7 @@ extension ParseSurface {
                 to: ParsePushStatus.object(of: push, sent: sent[push.id] ?? [])
             )
         }
-        return (results, found.count)
+        return ObjectOperations.Found(results: results, count: found.count)
     }
 
     private func push(_ call: ParseCall, _ caller: Caller) async throws -> Answer {

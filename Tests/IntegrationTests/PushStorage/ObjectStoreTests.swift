@@ -19,6 +19,36 @@ struct ObjectStoreTests {
         )
     }
 
+    @Test("What a value will come to where it is kept is known before")
+    func keptBytes() async throws {
+        try await StorageFixture.run { fixture in
+            func length(_ value: JSONValue) async throws -> Int {
+                let rows = try await fixture.server.query(
+                    "select octet_length('\(value.text)'::jsonb::text)"
+                )
+                return try #require(rows.first.flatMap { Int($0) })
+            }
+            let texts = [
+                "1e308", "-1e308", "1.5e300", "5e-324", "-2.2250738585072014e-308", "1e-5", "1e16",
+                "1.2345678901234567e19", "9007199254740993", "0.0001", "-0.0", "1e400", "-12E-400",
+                "1E131071", "0.001e5", "123.456e-2", "123.456e2", "1e15", "1.7976931348623157e308",
+            ]
+            for text in texts {
+                let value = try JSONValue.parse(text)
+                let kept = try await length(value)
+                // -0 loses its sign, and a zero before the point may be counted for nothing.
+                #expect(kept <= value.keptByteCount, "\(text)")
+                #expect(value.keptByteCount <= kept + 5, "\(text)")
+            }
+            let list = #"[1e308,1.5,{"x":5e-324,"y":"1e308"},null,true,7]"#
+            let object = try JSONValue.parse(#"{"list":\#(list),"text":"e\"e"}"#)
+            let kept = try await length(object)
+            // Its blanks behind commas and colons.
+            #expect((kept - 12...kept).contains(object.keptByteCount))
+            #expect(try JSONValue.parse("1e999999999999999999999").keptByteCount > 1_000_000)
+        }
+    }
+
     @Test("Of twenty who take one name at the same time one gets it, whoever creates or changes")
     func uniqueNames() async throws {
         try await StorageFixture.run { fixture in

@@ -1,0 +1,42 @@
+package import JSON
+
+extension JSONValue {
+    /// How many bytes of compact text it comes to where it is kept: `jsonb` has no exponents, so that
+    /// the five bytes of `1e308` are 309 digits there. What is stored is measured by this, or little
+    /// that comes in would be much to read.
+    package var keptByteCount: Int { bytes.count + expansion }
+
+    /// What the digits take more than the numbers as they are written here.
+    private var expansion: Int {
+        switch self {
+        case .null, .bool, .integer, .string: 0
+        case .double(let value):
+            // Those between are written without an exponent.
+            value == 0 || (1e-4..<1e16).contains(abs(value)) || !value.isFinite
+                ? 0 : Self.expansion(ofNumber: value.description)
+        case .number(let text): Self.expansion(ofNumber: text)
+        case .array(let elements): elements.reduce(0) { $0 + $1.expansion }
+        case .object(let object): object.reduce(0) { $0 + $1.value.expansion }
+        }
+    }
+
+    /// A number's digits before and behind its point, once its exponent has moved that.
+    private static func expansion(ofNumber text: String) -> Int {
+        let parts = text.utf8.split(separator: UInt8(ascii: "e"), maxSplits: 1)
+        let upper = text.utf8.split(separator: UInt8(ascii: "E"), maxSplits: 1)
+        let (mantissa, exponent) =
+            parts.count == 2 ? (parts[0], parts[1]) : (upper[0], upper.last ?? upper[0])
+        guard parts.count == 2 || upper.count == 2 else { return 0 }
+        let sign = mantissa.first == UInt8(ascii: "-") ? 1 : 0
+        let point = mantissa.firstIndex(of: UInt8(ascii: "."))
+        let behind = point.map { mantissa.distance(from: $0, to: mantissa.endIndex) - 1 } ?? 0
+        let before = mantissa.count - sign - (point == nil ? 0 : behind + 1)
+        // Beyond what `jsonb` takes at all.
+        let far = 1 << 20
+        let places = max(-far, min(far, Int(Substring(exponent)) ?? far))
+        let whole = max(1, before + places)
+        let fraction = max(0, behind - places)
+        let kept = sign + whole + (fraction > 0 ? 1 + fraction : 0)
+        return max(0, kept - text.utf8.count)
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    @Suite(
+        "What is small on its way in is not large on its way out",
+        .serialized,
+        .timeLimit(.minutes(3))
+    )
+    struct AnswerSizeTests {
+        private static let maximumAnswerBytes = 16 << 20
+
+        @Test("A number counts as the digits that it is kept as")
+        func numbers() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                func save(_ count: Int, of number: String) async throws -> HTTPAnswer {
+                    let list = Array(repeating: number, count: count).joined(separator: ",")
+                    return try await http(
+                        "POST",
+                        service.url + "/1.1/installations",
+                        headers: app.clientHeaders.merging(
+                            ["Content-Type": "application/json"]
+                        ) { $1 },
+                        bytes: Array(#"{"deviceType":"android","list":[\#(list)]}"#.utf8)
+                    )
+                }
+                for number in ["1e308", "-1e-307", "5e-324"] {
+                    let refused = try await save(30_000, of: number)
+                    #expect(refused.status == 400, "\(number)")
+                    #expect(refused.json?["code"] == 116)
+                    #expect(try await save(700, of: number).status == 201)
+                }
+                // Within the limit, and so it is where it is kept.
+                #expect(try await save(30_000, of: "1.5").status == 201)
+                let kept = try await stack.database.query(
+                    "select max(octet_length(fields::text)) from installations"
+                )
+                #expect(try #require(kept.first.flatMap { Int($0) }) <= 256 * 1024 + 30_000)
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        @Test("A find that would bring more than 16 MiB is refused; a scan turns the page instead")
+        func finds() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                let text = String(repeating: "x", count: 250_000)
+                var ids: [String] = []
+                for number in 0..<80 {
+                    let answer = try await http(
+                        "POST",
+                        service.url + "/1.1/installations",
+                        headers: app.clientHeaders,
+                        body: [
+                            "deviceType": "android", "installationId": .string("phone-\(number)"),
+                            "text": .string(text), "number": JSONValue(number),
+                        ]
+                    )
+                    ids.append(try #require(answer.json?["objectId"]?.string))
+                }
+                let parse = [
+                    "X-Parse-Application-Id": app.id, "X-Parse-Master-Key": app.masterKey,
+                ]
+                func get(
+                    _ path: String,
+                    _ headers: [String: String]
+                ) async throws -> HTTPAnswer {
+                    let answer = try await http("GET", service.url + path, headers: headers)
+                    #expect(answer.body.count <= Self.maximumAnswerBytes, "\(path)")
+                    return answer
+                }
+                let cql = "select%20*%20from%20_Installation%20limit%20"
+                for (path, headers) in [
+                    ("/1.1/installations?limit=", app.masterHeaders),
+                    ("/1.1/classes/_Installation?order=-number&limit=", app.masterHeaders),
+                    // Few are selected, by an index.
+                    (
+                        "/1.1/installations?where=%7B%22deviceType%22:%22android%22%7D&limit=",
+                        app.masterHeaders
+                    ),
+                    ("/1.1/cloudQuery?cql=" + cql, app.masterHeaders),
+                    ("/parse/classes/_Installation?limit=", parse),
+                ] {
+                    let refused = try await get(path + "80", headers)
+                    #expect(refused.status == 400, "\(path)")
+                    #expect(refused.json?["code"] == 116)
+                    #expect(refused.json?["error"]?.string?.contains("limit") == true)
+                    let found = try await get(path + "50", headers)
+                    #expect(found.status == 200, "\(path)")
+                    #expect(found.json?["results"]?.array?.count == 50)
+                }
+                for key in ["", "&scan_key=number"] {
+                    var scanned: [String] = []
+                    var cursor = ""
+                    var pages = 0
+                    repeat {
+                        let answer = try await get(
+                            "/1.1/scan/classes/_Installation?limit=1000\(key)\(cursor)",
+                            app.masterHeaders
+                        )
+                        #expect(answer.status == 200)
+                        let results = try #require(answer.json?["results"]?.array)
+                        #expect(!results.isEmpty)
+                        scanned += results.compactMap { $0["objectId"]?.string }
+                        cursor = (answer.json?["cursor"]?.string).map { "&cursor=\($0)" } ?? ""
+                        pages += 1
+                    } while !cursor.isEmpty && pages < 10
+                    #expect(pages == 2)
+                    #expect(scanned.count == ids.count && Set(scanned) == Set(ids))
+                }
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+    }
+}
