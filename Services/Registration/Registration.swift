@@ -89,7 +89,6 @@ func makeParts(
             LeanCloudSurface(database: database, door: door, objects: objects, pushes: pushes),
             AzureSurface(
                 database: database,
-                apps: apps,
                 door: door,
                 topics: configuration.topics,
                 saved: saved

@@ -21,7 +21,6 @@ enum AzureRight: Sendable {
 /// key. One value a loop, over that loop's database.
 struct AzureSurface: Sendable {
     let database: PushDatabase
-    let apps: AppDirectory
     let door: RequestGuard
     let topics: KafkaTopics
     let saved: Counter
@@ -80,20 +79,29 @@ struct AzureSurface: Sendable {
         for end in ["", "/"] {
             router.on(method, "/:hub/\(path)\(end)", maximumBodyBytes: maximumBodyBytes) {
                 request in
-                let tracking = AzureTracking(request)
-                let action = "\(method.rawValue) /:hub/\(path)"
-                return try await door.answer(request, as: action) { visit in
-                    do {
-                        try AzureSurface.checkHeaders(request.headers)
-                        let caller = try await authenticate(request, visit)
-                        try caller.require(right)
-                        return tracking.sign(try await handler(request, caller))
-                    } catch {
-                        guard let known = AzureSurface.error(for: error) else { throw error }
-                        let headers = AzureSurface.headers(for: error)
-                        return tracking.response(to: known, headers: headers)
-                    }
+                try await answer(request, as: "\(method.rawValue) /:hub/\(path)") { visit in
+                    try AzureSurface.checkHeaders(request.headers)
+                    let caller = try await authenticate(request, visit)
+                    try caller.require(right)
+                    return try await handler(request, caller)
                 }
+            }
+        }
+    }
+
+    /// Through the door, with the errors in Azure's form; `handler` lets the caller in.
+    func answer(
+        _ request: HTTPServerRequest,
+        as action: String,
+        _ handler: (Visit) async throws -> HTTPServerResponse
+    ) async throws -> HTTPServerResponse {
+        let tracking = AzureTracking(request)
+        return try await door.answer(request, as: action) { visit in
+            do {
+                return tracking.sign(try await handler(visit))
+            } catch {
+                guard let known = AzureSurface.error(for: error) else { throw error }
+                return tracking.response(to: known, headers: AzureSurface.headers(for: error))
             }
         }
     }

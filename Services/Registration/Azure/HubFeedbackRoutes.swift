@@ -11,7 +11,7 @@ extension AzureSurface {
             let expiry = Instant.now().seconds + Self.feedbackLifetime
             let hub = request.pathParameters["hub"] ?? ""
             let signature = Self.signature(
-                of: caller.app,
+                hub: caller.app.id,
                 expiry: "\(expiry)",
                 key: caller.app.masterKey
             )
@@ -21,12 +21,8 @@ extension AzureSurface {
         }
         // Its address is its credential, as that of the original's container is.
         router.on(.get, "/:hub/feedback") { request in
-            let tracking = AzureTracking(request)
-            do {
-                return tracking.sign(try await feedback(request))
-            } catch {
-                guard let error = AzureSurface.error(for: error) else { throw error }
-                return tracking.response(to: error)
+            try await answer(request, as: "GET /:hub/feedback") { visit in
+                try await feedback(of: try await authenticateFeedback(request, visit))
             }
         }
     }
@@ -35,26 +31,31 @@ extension AzureSurface {
     private static let feedbackLifetime: Int64 = 3600
     private static let feedbackPage = 10_000
 
-    private static func signature(of app: AppAccess, expiry: String, key: String) -> String {
-        let message = Array("carillon feedback\n\(app.id)\n\(expiry)".utf8)
+    /// A hub has one name, whatever its case.
+    private static func signature(hub: String, expiry: String, key: String) -> String {
+        let message = Array("carillon feedback\n\(AppID.folded(hub))\n\(expiry)".utf8)
         return Base64.encodeURL(hmacSHA256(key: Array(key.utf8), message))
     }
 
-    /// A line of JSON for each dead channel, the latest first.
-    private func feedback(_ request: HTTPServerRequest) async throws -> HTTPServerResponse {
+    /// Whoever has the address that the master key was given may read it: the door counts who guesses
+    /// one, and writes down who had it.
+    private func authenticateFeedback(
+        _ request: HTTPServerRequest,
+        _ visit: Visit
+    ) async throws -> AppAccess {
+        let hub = request.pathParameters["hub"] ?? ""
         let expiry = request.queryValue("se") ?? ""
-        guard let seconds = Int64(expiry), seconds > Instant.now().seconds,
-            let app = try await apps.hub(request.pathParameters["hub"] ?? ""),
-            app.accepts(
-                .master,
-                { key in
-                    constantTimeEqual(
-                        request.queryValue("sig") ?? "",
-                        Self.signature(of: app, expiry: expiry, key: key)
-                    )
-                }
-            )
-        else { throw AzureError.badToken }
+        let presented = request.queryValue("sig") ?? ""
+        guard let seconds = Int64(expiry), seconds > Instant.now().seconds else {
+            throw AzureError.badToken
+        }
+        return try await visit.admit(app: .hub(hub), rights: .master) { key in
+            constantTimeEqual(presented, Self.signature(hub: hub, expiry: expiry, key: key))
+        }
+    }
+
+    /// A line of JSON for each dead channel, the latest first.
+    private func feedback(of app: AppAccess) async throws -> HTTPServerResponse {
         let dead = try await database.installations.deadChannels(
             app: app.id,
             limit: Self.feedbackPage
