@@ -27,6 +27,9 @@ package struct AppSettings: Sendable, Equatable {
     /// 0: no limit. What comes by Kafka is not counted.
     package var maximumPushesPerMinute = 600
 
+    /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) holds; 0: for ever. Off by
+    /// default, as shipped clients sign by clocks that nobody has set.
+    package var signatureMaxAgeSeconds = 0
     package init() {}
 
     /// From what is stored.
@@ -149,4 +152,5 @@ package struct AppSettings: Sendable, Equatable {
         .number("requests-per-minute", 0...10_000_000) { \.maximumRequestsPerMinute },
         .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
     ]
+        .number("signature-max-age", 0...31_536_000) { \.signatureMaxAgeSeconds },
 }

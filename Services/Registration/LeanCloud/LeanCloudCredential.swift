@@ -1,12 +1,12 @@
 import Cryptography
 package import HTTPServer
-import PushCore
+package import PushCore
 
 /// What a request says of who sends it: the app's id, and a proof that the sender has its key.
 ///
 /// `X-LC-Key` carries the key itself, with `,master` behind it for the master key. `X-LC-Sign`
-/// carries `md5hex(timestamp + key),timestamp[,master]`; the hex digits must be lower case, and the
-/// clock is not judged, as no limit is known that shipped clients keep. The names of the AVOSCloud
+/// carries `md5hex(timestamp + key),timestamp[,master]`; the hex digits must be lower case. How old it
+/// may be is the app's to say: no limit is known that shipped clients keep. The names of the AVOSCloud
 /// era mean the same.
 package struct LeanCloudCredential: Equatable, Sendable {
     package enum Proof: Equatable, Sendable {
@@ -49,6 +49,15 @@ package struct LeanCloudCredential: Equatable, Sendable {
         } else {
             throw .unauthorized
         }
+    }
+
+    /// Whether it is a signature of more than so many seconds ago, or of as many to come; 0: of any
+    /// time. A key has no age.
+    package func isTooOld(maximumSeconds: Int, at now: Instant) -> Bool {
+        guard maximumSeconds > 0, case .signature(_, let timestamp) = proof else { return false }
+        guard let milliseconds = Int64(timestamp) else { return true }
+        let (age, isFar) = now.milliseconds.subtractingReportingOverflow(milliseconds)
+        return isFar || age.magnitude > UInt64(maximumSeconds) * 1000
     }
 
     /// Whether `key` is the one that the sender has. In constant time for keys of one length.

@@ -81,6 +81,12 @@ struct LeanCloudSurface: Sendable {
                 rights: credential.rights,
                 visit: visit
             )
+            if credential.isTooOld(
+                maximumSeconds: caller.app.settings.signatureMaxAgeSeconds,
+                at: .now()
+            ) {
+                throw LeanCloudError.signatureTooOld
+            }
             let incoming = try LeanCloudRequest(request)
             visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
             guard let handler = handlers[incoming.method] else {

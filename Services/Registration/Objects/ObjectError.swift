@@ -21,6 +21,12 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         "Unauthorized: the application id or its key is missing or wrong."
     )
 
+    static let signatureTooOld = ObjectError(
+        status: 401,
+        code: 401,
+        "Unauthorized: the signature is too old, or the clock that it was made by is wrong."
+    )
+
     static func masterKeyNeeded(for what: String) -> ObjectError {
         ObjectError(status: 403, code: 119, "\(what) needs the master key.")
     }
@@ -79,13 +85,13 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as CQLError: self.init(code: error.code, error.description)
         case let error as PushRequestError:
             self.init(code: error.codeOfClients, error.description)
+        case let error as PageTooLarge: self.init(code: 116, error.description)
         case is TooManyWaiting:
             self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")
         case let problem as HTTPProblem:
             self.init(
                 status: problem.status,
                 code: problem.status == 413 ? 116 : 1,
-        case let error as PageTooLarge: self.init(code: 116, error.description)
                 problem.detail
             )
         case let error as StorageError where error.sqlState == "57014": self = .timedOut

@@ -63,6 +63,7 @@ struct OwnSurface: Sendable {
                         rights: credential.rights,
                         isProved: credential.isProved(by:)
                     )
+                    if credential.isTooOld(for: app) { throw Self.signatureTooOld }
                     guard credential.rights == .master else {
                         throw HTTPProblem(status: 403, detail: "this needs the master key")
                     }
@@ -75,16 +76,24 @@ struct OwnSurface: Sendable {
         }
     }
 
+    private static func unauthorized(_ detail: String) -> HTTPProblem {
+        HTTPProblem(
+            status: 401,
+            detail: detail,
+            headers: ["WWW-Authenticate": "Basic realm=\"carillon\", charset=\"UTF-8\""]
+        )
+    }
+
+    private static let signatureTooOld = unauthorized(
+        "the signature is too old, or the clock that it was made by is wrong"
+    )
+
     /// What a client is told of an error; `nil` for what is no client's business.
     private static func problem(_ error: any Error) -> HTTPProblem? {
         switch error {
         case let problem as HTTPProblem: problem
         case RequestRefusal.unauthorized:
-            HTTPProblem(
-                status: 401,
-                detail: "the app's id or its key is missing or wrong",
-                headers: ["WWW-Authenticate": "Basic realm=\"carillon\", charset=\"UTF-8\""]
-            )
+            unauthorized("the app's id or its key is missing or wrong")
         case RequestRefusal.tooManyRequests(let seconds):
             HTTPProblem(
                 status: 429,
@@ -247,6 +256,17 @@ struct OwnCredential {
         app = String(text[..<colon])
         rights = .master
         proof = .key(String(text[text.index(after: colon)...]))
+    }
+
+    func isTooOld(for app: AppAccess) -> Bool {
+        switch proof {
+        case .key: false
+        case .leanCloud(let credential):
+            credential.isTooOld(
+                maximumSeconds: app.settings.signatureMaxAgeSeconds,
+                at: .now()
+            )
+        }
     }
 
     func isProved(by key: String) -> Bool {
