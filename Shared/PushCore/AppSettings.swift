@@ -11,7 +11,8 @@ package struct AppSettings: Sendable, Equatable {
     /// `client-find`: whether the app key may list and count objects. Off: it may only read one by
     /// its id.
     package var clientsMayFind = false
-    /// `client-delete`: whether the app key may delete objects.
+    /// `client-delete`: whether the app key may delete objects. Azure's listen key may delete the
+    /// installation whose id it names all the same: so do its clients.
     package var clientsMayDelete = false
     /// `valid-days`: after so many days without a word of it, an installation is no longer valid.
     package var validDays = 60
@@ -26,10 +27,10 @@ package struct AppSettings: Sendable, Equatable {
     /// `pushes-per-minute`: how often the app may send over HTTP (LeanCloud's own limit is 600);
     /// 0: no limit. What comes by Kafka is not counted.
     package var maximumPushesPerMinute = 600
-
     /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) holds; 0: for ever. Off by
     /// default, as shipped clients sign by clocks that nobody has set.
     package var signatureMaxAgeSeconds = 0
+
     package init() {}
 
     /// From what is stored.
@@ -151,6 +152,6 @@ package struct AppSettings: Sendable, Equatable {
         .toggle("mpns") { \.sendsToMPNS },
         .number("requests-per-minute", 0...10_000_000) { \.maximumRequestsPerMinute },
         .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
-    ]
         .number("signature-max-age", 0...31_536_000) { \.signatureMaxAgeSeconds },
+    ]
 }

@@ -9,12 +9,16 @@ package struct SubjectExport: Sendable {
     package var deliveries: [JSONValue] = []
     package var pushes: [JSONValue] = []
     package var auditEntries: [JSONValue] = []
-    /// There is more than `ErasureStore.exportLimit` of something.
+    /// Whether the audit says that somebody was served with it, not only that he asked: whoever names
+    /// an id leaves that much of it, alone or in a batch, which does not tell how its items ended.
+    package var wasDealtWith = false
+    /// There is more than `ErasureStore.exportLimit` of something, or more than
+    /// `ErasureStore.exportBytes` of pushes and deliveries.
     package var isTruncated = false
 
     package var isEmpty: Bool {
         installations.isEmpty && identity == nil && deliveries.isEmpty && pushes.isEmpty
-            && auditEntries.isEmpty
+            && !wasDealtWith
     }
 
     package var counts: JSONObject {
@@ -40,14 +44,14 @@ package struct SubjectExport: Sendable {
 extension ErasureStore {
     /// Deliveries, pushes and audit entries of one export, each.
     package static let exportLimit = 10_000
-
-    /// Reads what is stored of a subject: its installations and identity, its deliveries for as long
-    /// as these are kept, the pushes that name it, and what the audit says of it.
-    package func export(_ subject: Subject) async throws -> SubjectExport {
     /// Pushes and deliveries of one export, as text.
     package static let exportBytes = 16 << 20
     /// Pushes that are read at once, as what they come to is known only then.
     private static let pushesAtOnce = 50
+
+    /// Reads what is stored of a subject: its installations and identity, its deliveries for as long
+    /// as these are kept, the pushes that name it, and what the audit says of it.
+    package func export(_ subject: Subject) async throws -> SubjectExport {
         var export = SubjectExport()
         let (names, installations) = try await database.transaction { transaction in
             try await Self.resolve(subject, isLocking: false, transaction)
@@ -72,7 +76,11 @@ extension ErasureStore {
                 .text(subject.app), .textArray(names.texts.sorted()), .integer(Self.exportLimit),
             ]
         ).rows
-        export.auditEntries = try entries.map { .object(try AuditStore.entry($0).json) }
+        for entry in try entries.map(AuditStore.entry) {
+            export.auditEntries.append(.object(entry.json))
+            let isServed = entry.status < 400 && entry.detail["items"] == nil
+            if isServed { export.wasDealtWith = true }
+        }
         if entries.count == Self.exportLimit { export.isTruncated = true }
         return export
     }
@@ -83,6 +91,7 @@ extension ErasureStore {
         into export: inout SubjectExport
     ) async throws {
         var cursor: (Int64?, String?) = (nil, nil)
+        var bytes = 0
         while true {
             let after = cursor
             let page = try await database.transaction { transaction in
@@ -91,7 +100,6 @@ extension ErasureStore {
             }
             guard let last = page.last else { return }
             cursor = (last.0, last.1)
-        var bytes = 0
             let named = page.ids.filter(page.named.contains)
             let delivered = page.ids.filter(page.delivered.contains)
             for start in stride(from: 0, to: named.count, by: Self.pushesAtOnce) {

@@ -32,7 +32,10 @@ extension LeanCloudSurface {
         } else {
             waiting = try await database.pushes.scheduled(app: app, limit: limit, skip: skip)
         }
-        return LeanCloudAnswer(["results": .array(waiting.compactMap(ScheduledPush.item))])
+        let items = waiting.compactMap {
+            ScheduledPush.item($0, withContent: call.caller.isMaster)
+        }
+        return LeanCloudAnswer(["results": .array(items)])
     }
 
     /// By the number that the list gives.
@@ -54,12 +57,41 @@ extension LeanCloudSurface {
 
 /// A scheduled push in LeanCloud's words.
 enum ScheduledPush {
+    /// - Parameters:
+    ///   - push: As it is kept.
+    ///   - withContent: Whether the caller may see what it carries, and to whom, as in its record.
     /// - Returns: `nil` for a push that waits for nothing.
-    static func item(_ push: StoredPush) -> JSONValue? {
+    static func item(_ push: StoredPush, withContent: Bool) -> JSONValue? {
         guard let id = push.scheduleID, let releaseAt = push.releaseAt else { return nil }
-        var query = push.request["where"]?.object ?? [:]
-        if let all = push.request["where"]?.array { query["$and"] = .array(all) }
-        if let channels = push.request["channels"] {
+        var message: JSONObject = [
+            "app-id": .string(push.app),
+            "prod": push.request["prod"] ?? "prod",
+            "api-version": "1.1",
+            "id": .string(push.id),
+            "notificationId": push.request["notification_id"] ?? .string(push.id),
+            "through?": .null,
+        ]
+        if withContent {
+            message["where"] = ["query": .object(query(push.request)), "sort": ["createdAt": 1]]
+            message["msg"] = push.request["data"] ?? .object([:])
+        }
+        var item: JSONObject = [
+            "id": JSONValue(id),
+            "expire_time": .integer(releaseAt.milliseconds),
+            "push_msg": .object(message),
+            "createdAt": .string(push.createdAt.iso8601),
+        ]
+        if withContent { item["cql"] = push.request["cql"] }
+        // As it was asked for: of a device-local push, `expire_time` is when it begins.
+        item["push_time"] = push.request["push_time"]
+        return .object(item)
+    }
+
+    /// Whom it is for, as one condition.
+    private static func query(_ request: JSONObject) -> JSONObject {
+        var query = request["where"]?.object ?? [:]
+        if let all = request["where"]?.array { query["$and"] = .array(all) }
+        if let channels = request["channels"] {
             let test: JSONValue = channels.array == nil ? channels : ["$in": channels]
             if query["channels"] == nil {
                 query["channels"] = test
@@ -68,25 +100,6 @@ enum ScheduledPush {
             }
         }
         query["valid"] = true
-        let message: JSONObject = [
-            "app-id": .string(push.app),
-            "where": ["query": .object(query), "sort": ["createdAt": 1]],
-            "prod": push.request["prod"] ?? "prod",
-            "api-version": "1.1",
-            "msg": push.request["data"] ?? .object([:]),
-            "id": .string(push.id),
-            "notificationId": push.request["notification_id"] ?? .string(push.id),
-            "through?": .null,
-        ]
-        var item: JSONObject = [
-            "id": JSONValue(id),
-            "expire_time": .integer(releaseAt.milliseconds),
-            "push_msg": .object(message),
-            "createdAt": .string(push.createdAt.iso8601),
-        ]
-        item["cql"] = push.request["cql"]
-        // As it was asked for: of a device-local push, `expire_time` is when it begins.
-        item["push_time"] = push.request["push_time"]
-        return .object(item)
+        return query
     }
 }

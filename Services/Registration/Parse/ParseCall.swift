@@ -124,7 +124,7 @@ package struct ParseCall: Sendable, Equatable {
     }
 }
 
-/// What a call says to prove who sends it. With a master key, no other is needed.
+/// What a call says to prove who sends it. With a master key, no other is looked at.
 package struct ParseCredential: Sendable, Equatable {
     package var app: String
     package var masterKey: String?
@@ -151,17 +151,23 @@ package struct ParseCredential: Sendable, Equatable {
     ) rethrows {
         let headers = request.headers
         var app = headers["x-parse-application-id"]
-        masterKey = headers["x-parse-master-key"]
+        masterKey = Self.given(headers["x-parse-master-key"])
         clientKey = Self.clientKeys.lazy.compactMap { headers[$0.header] }.first
         if app == nil || masterKey == nil && clientKey == nil, !request.body.isEmpty {
             try mayBeSearched()
             guard let body = BodyCredentials(request.body, named: Self.words) else { return nil }
             app = app ?? body.text("_ApplicationId")
-            masterKey = masterKey ?? body.text("_MasterKey")
+            masterKey = masterKey ?? Self.given(body.text("_MasterKey"))
             clientKey =
                 clientKey ?? Self.clientKeys.lazy.compactMap { body.text("\($0.word)") }.first
         }
         guard let app, AppID.isWellFormed(app) else { return nil }
         self.app = app
+    }
+
+    /// Who leaves the master key empty gives none.
+    private static func given(_ key: String?) -> String? {
+        guard let key, !key.isEmpty else { return nil }
+        return key
     }
 }
