@@ -101,6 +101,7 @@ func makeParts(
             runtime
         )
         ParseSurface(door: door, objects: objects, pushes: pushes).addRoutes(to: &router)
+        if number == 0 { tellRoutes(of: router, to: runtime.log) }
         return router
     }
     var parts: [any ServicePart] = []
@@ -124,6 +125,15 @@ func makeParts(
     parts.append(Part("producer", run: { try await producer.run() }))
     parts.append(relay)
     return parts
+}
+
+/// All that can be asked here, for whoever checks who may ask it; Parse's surface finds its routes
+/// itself.
+private func tellRoutes(of router: Router, to log: Log) {
+    let parse = ParseRoute.all.map(\.action)
+    for action in router.routes.map({ "\($0.method.rawValue) \($0.pattern)" }) + parse {
+        log.debug("route", [.httpRoute: .string(action)])
+    }
 }
 
 /// All surfaces of the service. What none of them owns is answered by problem details.

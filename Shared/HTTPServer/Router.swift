@@ -68,6 +68,13 @@ package struct Router: Sendable {
         root.insert(segments, names: [], method: method, route: route)
     }
 
+    /// Every route, for whoever must know of all of them, by their patterns.
+    package var routes: [(method: HTTPMethod, pattern: String)] {
+        root.routes.sorted {
+            ($0.pattern, $0.method.rawValue) < ($1.pattern, $1.method.rawValue)
+        }
+    }
+
     package func respond(to request: HTTPServerRequest) async -> HTTPServerResponse {
         let match = match(request.method, request.pathSegments)
         var request = request
@@ -181,6 +188,11 @@ private struct Node: Sendable {
     private var named: [NamedSegment] = []
     private var leaves: [HTTPMethod: Leaf] = [:]
     private var restLeaves: [HTTPMethod: Leaf] = [:]
+
+    var routes: [(method: HTTPMethod, pattern: String)] {
+        let own = [leaves, restLeaves].flatMap { $0.map { ($0.key, $0.value.route.pattern) } }
+        return own + literals.flatMap { $0.value.routes } + named.flatMap { $0.node.routes }
+    }
 
     mutating func insert(
         _ segments: ArraySlice<Substring>,

@@ -155,6 +155,7 @@ struct AzureSurface: Sendable {
         case let error as ObjectError: AzureError(status: error.status, error.description)
         case let error as PushRequestError: AzureError(error.description)
         case let error as TagExpressionError: AzureError(error.description)
+        case let error as PageTooLarge: AzureError(error.description)
         case is TooManyWaiting:
             AzureError(status: 403, "too many notifications of this hub wait for their time")
         case let problem as HTTPProblem:
@@ -163,7 +164,6 @@ struct AzureSurface: Sendable {
                 problem.detail.isEmpty ? statusText(problem.status) : problem.detail
             )
         case let error as StorageError where error.isRetryable:
-        case let error as PageTooLarge: AzureError(error.description)
             AzureError(status: 503, "The service cannot answer now; try again.")
         default: nil
         }

@@ -13,7 +13,7 @@ struct ObjectOperations: Sendable {
     let database: PushDatabase
     let saved: Counter
 
-    enum ObjectClass: Sendable {
+    enum ObjectClass: Sendable, CaseIterable {
         /// `_Installation`.
         case installation
         /// `_User`.

@@ -14,6 +14,15 @@ enum ParseRoute: Equatable {
     case batch
     case health
 
+    /// Each of them, an id standing for any.
+    static let all: [ParseRoute] =
+        ObjectClass.allCases.flatMap { objectClass -> [ParseRoute] in
+            [
+                .create(objectClass), .find(objectClass), .read(objectClass, id: ":id"),
+                .update(objectClass, id: ":id"), .delete(objectClass, id: ":id"),
+            ]
+        } + [.push, .batch, .health]
+
     /// What Parse Server has beyond what a push service is asked for.
     private static let refused: TextSet = [
         "aggregate", "apps", "challenge", "cloud_code", "config", "events", "files", "functions",
