@@ -178,6 +178,8 @@ extension Installation {
 
     /// Why an installation is invalid that was not opened for as long as its app says.
     package static let silentReason = "silent"
+    /// Its `expirationTime`, of an Azure client's, has come.
+    package static let hubExpiredReason = "expirationTime"
 
     /// What `jsonb` takes: text without NUL, and numbers of a size that it holds exactly.
     static func canBeKept(_ value: JSONValue) -> Bool {

@@ -147,8 +147,8 @@ extension AzureSurface {
             )
             if let expiresAt = wanted.expiresAt, expiresAt <= now {
                 installation.isValid = false
-                installation.invalidReason = Maintenance.hubExpiredReason
-            } else if installation.invalidReason == Maintenance.hubExpiredReason {
+                installation.invalidReason = Installation.hubExpiredReason
+            } else if installation.invalidReason == Installation.hubExpiredReason {
                 installation.isValid = true
                 installation.invalidReason = nil
             }

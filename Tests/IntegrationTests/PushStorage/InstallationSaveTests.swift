@@ -17,7 +17,7 @@ struct InstallationSaveTests {
         _ object: JSONObject,
         by rule: SaveRule = .leanCloud,
         in database: PushDatabase
-    ) async throws -> InstallationStore.Saved {
+    ) async throws -> SavedInstallation {
         let app = app
         return try await database.installations.save(
             app: app,

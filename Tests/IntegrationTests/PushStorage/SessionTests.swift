@@ -44,7 +44,7 @@ struct SessionTests {
             let planned = try await plan(fixture, "locked", session: dead)
             _ = try await fixture.server.query(Self.expire)
             try await fixture.another { stopped in
-                try await stopped.transaction { transaction in
+                try await stopped.database.transaction { transaction in
                     let held = try await transaction.execute(
                         "SELECT 1 AS one FROM deliveries WHERE target = $1 FOR UPDATE",
                         [.text(planned[0].target)]
@@ -79,7 +79,7 @@ struct SessionTests {
             let planned = try await plan(fixture, "held", session: dead)
             _ = try await fixture.server.query(Self.expire)
             await #expect(throws: StorageError.self) {
-                try await stopped.transaction { transaction in
+                try await stopped.database.transaction { transaction in
                     try await SessionStore.hold(dead, transaction)
                     var deliveries = 0
                     while deliveries == 0 {
@@ -104,7 +104,7 @@ struct SessionTests {
             _ = try await database.sessions.open(name: "before", connections: name)
             _ = try await fixture.server.query(Self.expire)
             let now = try await database.sessions.open(name: "now", connections: name)
-            try await alive.transaction { transaction in
+            try await alive.database.transaction { transaction in
                 try await SessionStore.hold(now, transaction)
                 #expect(try await database.sessions.reap().sessions == 1)
                 try await SessionStore.hold(now, transaction)

@@ -1,0 +1,214 @@
+import Postgres
+
+/// What was erased with an app.
+package struct AppDeletion: Sendable, Equatable {
+    package enum Refusal: Error {
+        /// A dispatcher still owns deliveries of it.
+        case isBeingSent
+    }
+
+    package var installations = 0
+    package var pushes = 0
+    package var deliveries = 0
+    package var eventKeys = 0
+
+    package var counts: [(name: String, count: Int)] {
+        [
+            ("installations", installations), ("pushes", pushes), ("deliveries", deliveries),
+            ("event keys", eventKeys),
+        ]
+    }
+}
+
+/// Erasing an app, with all that is its own. In portions, each a transaction: one statement over a
+/// million installations would end at the statement timeout, and hold their locks until then. Who
+/// is cut short calls again: the app's row goes last. The audit stays: it outlives what it tells of.
+extension AppStore {
+    private static let rowsAtOnce = 2000
+    /// How often it is looked whether a dispatcher has let go, a tenth of a second apart.
+    private static let looks = 300
+
+    /// - Parameter id: Which app.
+    /// - Returns: What was erased.
+    /// - Throws: `AppDeletion.Refusal` where a dispatcher does not let go of its deliveries;
+    ///   `StorageError`.
+    package func delete(_ id: String) async throws -> AppDeletion {
+        var deletion = AppDeletion()
+        try await close(id)
+        try await cancelAll(of: id)
+        try await untilNobodySends(id)
+        repeat {
+            try await deletePushes(of: id, &deletion)
+            // What came in meanwhile.
+            try await cancelAll(of: id)
+        } while try await hasPushes(id)
+        deletion.installations = try await deleteRows(
+            """
+            DELETE FROM installations WHERE app = $1 AND object_id IN (
+                SELECT object_id FROM installations WHERE app = $1
+                ORDER BY object_id LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
+        deletion.eventKeys = try await deleteRows(
+            """
+            DELETE FROM event_keys WHERE app = $1 AND (source, id) IN (
+                SELECT source, id FROM event_keys WHERE app = $1
+                ORDER BY source, id LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
+        _ = try await deleteRows(
+            """
+            DELETE FROM identities WHERE app = $1 AND id IN (
+                SELECT id FROM identities WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
+        try await database.transaction { transaction in
+            _ = try await transaction.execute("DELETE FROM apps WHERE id = $1", [.text(id)])
+            try await Self.tell(id, transaction)
+        }
+        // Planned by who had read that there is such an app.
+        try await deletePushes(of: id, &deletion)
+        return deletion
+    }
+
+    /// From here on no key opens it, and nothing can be sent for it.
+    private func close(_ id: String) async throws {
+        try await database.transaction { transaction in
+            _ = try await transaction.execute(
+                """
+                UPDATE apps SET app_key_sealed = '', master_key_sealed = '',
+                    app_key_digest = sha256(uuid_send(gen_random_uuid())),
+                    master_key_digest = sha256(uuid_send(gen_random_uuid())) WHERE id = $1
+                """,
+                [.text(id)]
+            )
+            for table in ["retired_keys", "credentials"] {
+                _ = try await transaction.execute(
+                    "DELETE FROM \(table) WHERE app = $1",
+                    [.text(id)]
+                )
+            }
+            try await Self.tell(id, transaction)
+        }
+    }
+
+    private static func tell(_ id: String, _ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute(
+            "SELECT pg_notify('\(StorageChannel.credentials.rawValue)', $1)",
+            [.text(id)]
+        )
+    }
+
+    private func cancelAll(of id: String) async throws {
+        let pushes = PushStore(database: database)
+        var last: (createdAt: Int64, id: String) = (0, "00000000-0000-0000-0000-000000000000")
+        while true {
+            let waiting = try await database.execute(
+                """
+                SELECT id, created_at FROM pushes
+                WHERE app = $1 AND status NOT IN ('done', 'cancelled', 'failed')
+                    AND (created_at, id) > ($2, $3)
+                ORDER BY created_at, id LIMIT 100
+                """,
+                [.text(id), .timestamp(last.createdAt), .uuid(last.id)]
+            ).rows
+            guard let end = waiting.last else { return }
+            for row in waiting { try await pushes.cancelUntold(try row.uuid("id")) }
+            last = (try end.timestampMicroseconds("created_at"), try end.uuid("id"))
+        }
+    }
+
+    /// What a dispatcher has in hand it writes down when it has its answer; those rows are its own.
+    private func untilNobodySends(_ id: String) async throws {
+        for _ in 0..<Self.looks {
+            let isBusy = try await database.transaction { transaction in
+                // What a dispatcher gives back of a cancelled push nobody needs to claim again.
+                let left = try await transaction.execute(
+                    """
+                    SELECT DISTINCT push_id FROM shards
+                    WHERE app = $1 AND NOT finished AND owner IS NULL
+                    """,
+                    [.text(id)]
+                ).rows
+                for row in left {
+                    try await ShardStore.endUnfinished(of: try row.uuid("push_id"), transaction)
+                }
+                try await IndexPlan.require(transaction)
+                // What is owned is what is in flight, of all apps: few, and indexed.
+                return try await transaction.execute(
+                    """
+                    SELECT EXISTS (SELECT FROM shards WHERE owner IS NOT NULL AND app = $1)
+                        OR EXISTS (SELECT FROM deliveries
+                            WHERE state = 0 AND owner IS NOT NULL AND app = $1) AS busy
+                    """,
+                    [.text(id)]
+                ).first?.boolean("busy") == true
+            }
+            guard isBusy else { return }
+            try await Task.sleep(for: .milliseconds(100))
+        }
+        throw AppDeletion.Refusal.isBeingSent
+    }
+
+    private func hasPushes(_ id: String) async throws -> Bool {
+        try await database.execute(
+            "SELECT EXISTS (SELECT FROM pushes WHERE app = $1) AS has",
+            [.text(id)]
+        ).first?.boolean("has") ?? false
+    }
+
+    /// The deliveries of some pushes, portion by portion, then those pushes.
+    private func deletePushes(of id: String, _ deletion: inout AppDeletion) async throws {
+        while true {
+            let found = try await database.execute(
+                """
+                SELECT id, (created_at AT TIME ZONE 'UTC')::date::text AS day FROM pushes
+                WHERE app = $1 ORDER BY created_at, id LIMIT 100
+                """,
+                [.text(id)]
+            ).rows
+            guard !found.isEmpty else { return }
+            var ids: [String] = []
+            for row in found {
+                let (push, day) = (try row.uuid("id"), try row.text("day"))
+                ids.append(push)
+                var count = Self.rowsAtOnce
+                while count == Self.rowsAtOnce {
+                    count = try await database.transaction { transaction in
+                        try await IndexPlan.require(transaction)
+                        return try await transaction.execute(
+                            """
+                            DELETE FROM deliveries
+                            WHERE day = $2::date AND push_id = $1 AND target IN (
+                                SELECT target FROM deliveries
+                                WHERE day = $2::date AND push_id = $1 ORDER BY target LIMIT $3)
+                            """,
+                            [.uuid(push), .text(day), .integer(Self.rowsAtOnce)]
+                        ).affectedRows
+                    }
+                    deletion.deliveries += count
+                }
+            }
+            deletion.pushes += try await database.execute(
+                "DELETE FROM pushes WHERE id = ANY ($1::uuid[])",
+                [.uuidArray(ids)]
+            ).affectedRows
+        }
+    }
+
+    /// By a statement that takes the app and how many rows, until there are no more.
+    private func deleteRows(_ sql: String, of id: String) async throws -> Int {
+        var total = 0
+        while true {
+            let count = try await database.execute(
+                sql,
+                [.text(id), .integer(Self.rowsAtOnce)]
+            ).affectedRows
+            total += count
+            if count == 0 { return total }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// One thing that was done with an app's master key, or by an operator. Never what was in it.
+package struct AuditEntry: Sendable, Equatable {
+    package var app: String
+    /// `master-key`, or `cli:<user of the operating system>`.
+    package var actor: String
+    /// `PUT /1.1/installations/:id`, or a command's words.
+    package var action: String
+    /// The ids of what was meant, bounded.
+    package private(set) var targets: [String]
+    /// Where the request came from.
+    package var address: String?
+    /// The status of the HTTP answer, or a command's exit code.
+    package var status: Int
+    /// An erasure's receipt.
+    package var detail: JSONObject
+    package var at: Instant
+
+    package static let maximumTargets = 100
+    package static let maximumTargetBytes = 512
+
+    package init(
+        app: String,
+        actor: String,
+        action: String,
+        targets: [String] = [],
+        address: String? = nil,
+        status: Int,
+        detail: JSONObject = [:],
+        at: Instant = .now()
+    ) {
+        self.app = app
+        self.actor = actor
+        self.action = action
+        self.targets = targets.prefix(Self.maximumTargets).map(Self.bounded)
+        self.address = address
+        self.status = status
+        self.detail = detail
+        self.at = at
+    }
+
+    /// What Postgres takes as a text, and no more of it than an id has.
+    private static func bounded(_ target: String) -> String {
+        var kept = ""
+        var count = 0
+        for scalar in target.unicodeScalars where scalar != "\0" {
+            count += UTF8.width(scalar)
+            guard count <= maximumTargetBytes else { break }
+            kept.unicodeScalars.append(scalar)
+        }
+        return kept
+    }
+}
+
+package struct AuditStore: Sendable {
+    let database: Database
+
+    /// Writes entries down, in one statement.
+    package func append(_ entries: [AuditEntry]) async throws {
+        guard !entries.isEmpty else { return }
+        let (sql, parameters) = Self.insertion(of: entries)
+        _ = try await database.execute(sql, parameters)
+    }
+
+    static func insertion(of entries: [AuditEntry]) -> (sql: String, parameters: [PostgresValue]) {
+        (
+            """
+            INSERT INTO audit (app, actor, action, targets, address, status, detail, at)
+            SELECT i.app, i.actor, i.action, ARRAY(SELECT jsonb_array_elements_text(i.targets)),
+                i.address, i.status, i.detail, i.at
+            FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::text[], $6::integer[],
+                $7::jsonb[], $8::timestamptz[])
+                AS i(app, actor, action, targets, address, status, detail, at)
+            """,
+            [
+                .textArray(entries.map(\.app)), .textArray(entries.map(\.actor)),
+                .textArray(entries.map(\.action)),
+                .jsonArray(entries.map { .array($0.targets.map(JSONValue.string)) }),
+                .textArray(entries.map(\.address)), .integerArray(entries.map(\.status)),
+                .jsonArray(entries.map { .object($0.detail) }),
+                .timestampArray(entries.map(\.at.microseconds)),
+            ]
+        )
+    }
+
+    /// What was done to an app, the latest first.
+    ///
+    /// - Parameters:
+    ///   - app: Which app.
+    ///   - since: Nothing before.
+    ///   - limit: 1...100,000 entries.
+    /// - Returns: At most `limit` entries.
+    /// - Throws: `StorageError`.
+    package func list(app: String, since: Instant?, limit: Int) async throws -> [AuditEntry] {
+        try await database.execute(
+            """
+            SELECT \(Self.columns) FROM audit
+            WHERE app = $1 AND ($2::timestamptz IS NULL OR at >= $2)
+            ORDER BY at DESC, id DESC LIMIT $3
+            """,
+            [
+                .text(app), .optional(timestamp: since?.microseconds),
+                .integer(min(max(limit, 1), 100_000)),
+            ]
+        ).rows.map(Self.entry)
+    }
+
+    static let columns = "app, actor, action, targets, address, status, detail, at"
+
+    static func entry(_ row: PostgresRow) throws -> AuditEntry {
+        AuditEntry(
+            app: try row.text("app"),
+            actor: try row.text("actor"),
+            action: try row.text("action"),
+            targets: try row.textArray("targets"),
+            address: try row.textOrNil("address"),
+            status: try row.integer("status"),
+            detail: try row.json("detail").object ?? [:],
+            at: try row.instant("at")
+        )
+    }
+}

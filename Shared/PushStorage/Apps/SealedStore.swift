@@ -1,0 +1,108 @@
+import Postgres
+package import PushCore
+
+/// One value that is sealed under a key of `CARILLON_MASTER_KEYS`.
+package struct SealedValue: Sendable, Equatable {
+    package enum Place: Sendable, Equatable {
+        case appKey, masterKey
+        case retiredKey(AppKeyKind, digest: [UInt8])
+        case credential(Platform, name: String)
+    }
+
+    package var app: String
+    package var place: Place
+    package var sealed: [UInt8]
+
+    /// What it is sealed for.
+    package var context: String {
+        switch place {
+        case .appKey: StoredApp.appKeyContext(app)
+        case .masterKey: StoredApp.masterKeyContext(app)
+        case .retiredKey(let kind, _): StoredApp.keyContext(app, kind)
+        case .credential(let platform, let name):
+            StoredCredential.context(app: app, platform: platform, name: name)
+        }
+    }
+
+    /// For messages: what it is, and nothing of its content.
+    package var name: String {
+        switch place {
+        case .appKey: "the app key of \(app)"
+        case .masterKey: "the master key of \(app)"
+        case .retiredKey(let kind, _): "an older \(kind.rawValue) key of \(app)"
+        case .credential(let platform, let name):
+            "the \(platform.rawValue) credential \(name) of \(app)"
+        }
+    }
+}
+
+/// Everything that is sealed, wherever it is kept: for sealing it anew under another key.
+package struct SealedStore: Sendable {
+    let database: Database
+
+    /// All of it, app by app. An operator's hundreds of apps have some hundreds of these.
+    package func all() async throws -> [SealedValue] {
+        var values: [SealedValue] = []
+        for app in try await AppStore(database: database).list() where !app.isClosed {
+            values.append(SealedValue(app: app.id, place: .appKey, sealed: app.appKeySealed))
+            values.append(SealedValue(app: app.id, place: .masterKey, sealed: app.masterKeySealed))
+        }
+        let retired = try await database.execute(
+            "SELECT app, kind, digest, sealed FROM retired_keys ORDER BY app, kind, valid_until"
+        )
+        for row in retired.rows {
+            guard let kind = AppKeyKind(rawValue: try row.text("kind")) else { continue }
+            values.append(
+                SealedValue(
+                    app: try row.text("app"),
+                    place: .retiredKey(kind, digest: try row.bytes("digest")),
+                    sealed: try row.bytes("sealed")
+                )
+            )
+        }
+        values += try await CredentialStore(database: database).list().map { credential in
+            SealedValue(
+                app: credential.app,
+                place: .credential(credential.platform, name: credential.name),
+                sealed: credential.sealed
+            )
+        }
+        return values
+    }
+
+    /// Puts the same content, sealed anew, in the place of what was read.
+    ///
+    /// - Returns: False where it was changed meanwhile: then that is sealed anew already.
+    package func replace(_ value: SealedValue, by sealed: [UInt8]) async throws -> Bool {
+        let known: [PostgresValue] = [.text(value.app), .bytes(value.sealed), .bytes(sealed)]
+        let (sql, more): (String, [PostgresValue]) =
+            switch value.place {
+            case .appKey:
+                (
+                    "UPDATE apps SET app_key_sealed = $3 WHERE id = $1 AND app_key_sealed = $2",
+                    []
+                )
+            case .masterKey:
+                (
+                    """
+                    UPDATE apps SET master_key_sealed = $3 WHERE id = $1 AND master_key_sealed = $2
+                    """, []
+                )
+            case .retiredKey(let kind, let digest):
+                (
+                    """
+                    UPDATE retired_keys SET sealed = $3
+                    WHERE app = $1 AND sealed = $2 AND kind = $4 AND digest = $5
+                    """, [.text(kind.rawValue), .bytes(digest)]
+                )
+            case .credential(let platform, let name):
+                (
+                    """
+                    UPDATE credentials SET sealed = $3
+                    WHERE app = $1 AND sealed = $2 AND provider = $4 AND name = $5
+                    """, [.text(platform.rawValue), .text(name)]
+                )
+            }
+        return try await database.execute(sql, known + more).affectedRows == 1
+    }
+}

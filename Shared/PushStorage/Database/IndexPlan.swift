@@ -1,0 +1,21 @@
+import Postgres
+
+/// What a transaction says before statements that each have their index.
+///
+/// A partition grows from nothing to millions of rows within minutes, faster than its statistics: left
+/// alone, the planner sorts all that is due to claim 500 of it (275 ms of 200,000 rows, against 18).
+/// So it is told to use the index. What is sorted none the less then looks so dear that Postgres would
+/// compile it, for a second and more.
+enum IndexPlan {
+    static let sql = """
+        SELECT set_config('enable_sort', 'off', true),
+            set_config('enable_seqscan', 'off', true),
+            set_config('enable_hashjoin', 'off', true),
+            set_config('enable_mergejoin', 'off', true),
+            set_config('jit', 'off', true)
+        """
+
+    static func require(_ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute(sql)
+    }
+}

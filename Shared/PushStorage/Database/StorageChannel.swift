@@ -1,0 +1,16 @@
+/// What is told by NOTIFY. A notification is a hint to look: whoever waits for one also looks now
+/// and then by himself.
+package enum StorageChannel: String, Sendable, CaseIterable {
+    /// A credential or a setting was changed; the payload is the app.
+    case credentials = "carillon_credentials"
+    /// A row was put into the outbox.
+    case outbox = "carillon_outbox"
+    /// A push waits to be planned.
+    case planning = "carillon_planning"
+    /// A push waits for its time.
+    case scheduled = "carillon_scheduled"
+    /// Shards of a broadcast wait for a sender.
+    case shards = "carillon_shards"
+    /// A push was cancelled; the payload is its id.
+    case cancelled = "carillon_cancelled"
+}

@@ -1,0 +1,226 @@
+import Postgres
+import PushCore
+
+/// The badges that installations have of their own, as pushes raise them.
+enum BadgeStore {
+    /// One installation's badge, raised by one push.
+    struct Raise {
+        var key: DeliveryKey
+        var app: String
+        var change: BadgeChange
+    }
+
+    private struct Row: Hashable {
+        var app: String
+        var objectID: String
+    }
+
+    /// Raises badges in the order given, and says what each came to. Their rows stay locked, in one
+    /// order everywhere, until the transaction ends.
+    ///
+    /// - Returns: By push and installation; one that is gone has none.
+    static func raise(
+        _ raises: [Raise],
+        _ transaction: PostgresTransaction
+    ) async throws -> [DeliveryKey: Int] {
+        var badges = try await lock(
+            Set(raises.map { Row(app: $0.app, objectID: $0.key.target) }),
+            transaction
+        )
+        var changed: Set<Row> = []
+        var values: [DeliveryKey: Int] = [:]
+        for raise in raises {
+            let row = Row(app: raise.app, objectID: raise.key.target)
+            guard let badge = badges[row] else { continue }
+            let raised = raise.change.applied(to: badge.value)
+            values[raise.key] = raised
+            // Looking a badge up makes none.
+            if raised != badge.value || (badge.isAbsent && !raise.change.isNothing) {
+                badges[row] = Badge(value: raised, isAbsent: false)
+                changed.insert(row)
+            }
+        }
+        if !changed.isEmpty {
+            let rows = changed.map { (key: $0, value: badges[$0]?.value ?? 0) }
+            _ = try await transaction.execute(
+                """
+                UPDATE installations i SET badge = w.badge, badge_absent = false
+                FROM unnest($1::text[], $2::text[], $3::integer[]) AS w(app, object_id, badge)
+                WHERE i.app = w.app AND i.object_id = w.object_id
+                """,
+                [
+                    .textArray(rows.map(\.key.app)), .textArray(rows.map(\.key.objectID)),
+                    .integerArray(rows.map(\.value)),
+                ]
+            )
+        }
+        return values
+    }
+
+    private struct Badge {
+        var value: Int
+        var isAbsent: Bool
+    }
+
+    private static func lock(
+        _ rows: Set<Row>,
+        _ transaction: PostgresTransaction
+    ) async throws -> [Row: Badge] {
+        guard !rows.isEmpty else { return [:] }
+        let rows = rows.sorted { ($0.app, $0.objectID) < ($1.app, $1.objectID) }
+        // One by one, in their order: a join that is told to be ordered, where sorting is out of
+        // favour (`IndexPlan`), walks through the whole table.
+        let found = try await transaction.execute(
+            """
+            SELECT i.app, i.object_id, i.badge, i.badge_absent
+            FROM unnest($1::text[], $2::text[]) AS w(app, object_id)
+            CROSS JOIN LATERAL (
+                SELECT app, object_id, badge, badge_absent FROM installations
+                WHERE app = w.app AND object_id = w.object_id FOR NO KEY UPDATE
+            ) AS i
+            """,
+            [.textArray(rows.map(\.app)), .textArray(rows.map(\.objectID))]
+        )
+        var badges: [Row: Badge] = [:]
+        for row in found.rows {
+            let key = Row(app: try row.text("app"), objectID: try row.text("object_id"))
+            badges[key] = Badge(
+                value: try row.integer("badge"),
+                isAbsent: try row.boolean("badge_absent")
+            )
+        }
+        return badges
+    }
+
+    /// Writes what badges came to into the rows of their deliveries.
+    static func keep(
+        _ values: [DeliveryKey: Int],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !values.isEmpty else { return }
+        let values = Array(values)
+        _ = try await transaction.execute(
+            """
+            UPDATE deliveries d SET badge = w.badge
+            FROM unnest($1::text[], $2::uuid[], $3::text[], $4::integer[])
+                AS w(day, push_id, target, badge)
+            WHERE d.day = w.day::date AND d.push_id = w.push_id AND d.target = w.target
+            """,
+            [
+                .textArray(values.map(\.key.day)), .uuidArray(values.map(\.key.pushID)),
+                .textArray(values.map(\.key.target)), .integerArray(values.map(\.value)),
+            ]
+        )
+    }
+}
+
+extension DeliveryStore {
+    /// Raises the badges of those that a batch of pushes names one by one, in the transaction that
+    /// makes their deliveries: once for each, whatever happens to the sender.
+    static func raiseBadges(
+        of deliveries: inout [Delivery],
+        _ changes: [String: [Platform: BadgeChange]],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !changes.isEmpty else { return }
+        let raises = deliveries.filter { $0.installationID != nil && $0.suppression == nil }
+            .sorted { $0.pushID < $1.pushID }
+            .compactMap { delivery in
+                changes[delivery.pushID]?[delivery.device.provider].map {
+                    BadgeStore.Raise(key: delivery.key, app: delivery.app, change: $0)
+                }
+            }
+        let values = try await BadgeStore.raise(raises, transaction)
+        try await BadgeStore.keep(values, transaction)
+        for index in deliveries.indices { deliveries[index].badge = values[deliveries[index].key] }
+    }
+
+    /// The same for a page of rows that nobody owns yet: those behind one target up to another.
+    static func raiseBadges(
+        of push: PlanningPush,
+        after: String,
+        upTo last: String,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        let changes = push.request.badgeChanges
+        guard !changes.isEmpty else { return }
+        let rows = try await transaction.execute(
+            """
+            SELECT d.day::text AS day, d.target, d.provider FROM deliveries d
+            JOIN pushes p ON p.id = d.push_id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
+            WHERE d.push_id = $1 AND d.target > $2 AND d.target <= $3 AND d.state = 0
+                AND d.installation_id IS NOT NULL AND d.badge IS NULL
+            """,
+            [.uuid(push.id), .text(after), .text(last)]
+        ).rows
+        var raises: [BadgeStore.Raise] = []
+        for row in rows {
+            guard let platform = Platform(rawValue: try row.text("provider")),
+                let change = changes[platform]
+            else { continue }
+            let key = DeliveryKey(
+                day: try row.text("day"),
+                pushID: push.id,
+                target: try row.text("target")
+            )
+            raises.append(BadgeStore.Raise(key: key, app: push.app, change: change))
+        }
+        try await BadgeStore.keep(try await BadgeStore.raise(raises, transaction), transaction)
+    }
+}
+
+extension ShardStore {
+    /// Raises the badges of a page's members before any of them is sent to, and marks the shard as
+    /// prepared up to the last of them, in one transaction: who goes on where another stopped sends
+    /// the badges as they are stored, and raises none twice.
+    ///
+    /// - Parameters:
+    ///   - session: Owns the shard.
+    ///   - shard: Whose page it is.
+    ///   - page: As `page` read it; pages of a shard are prepared in their order.
+    /// - Returns: The page with the badges to send; as it is where the push raises none.
+    /// - Throws: `StorageError` of kind `sessionLost` where the shard is not this session's; then no
+    ///   badge was raised.
+    package func prepare(
+        session: Int,
+        _ shard: ClaimedShard,
+        _ page: ShardPage
+    ) async throws -> ShardPage {
+        guard shard.raisesBadges, let last = page.members.last?.target else { return page }
+        return try await database.transaction { transaction in
+            try await IndexPlan.require(transaction)
+            try await SessionStore.hold(session, transaction)
+            let held = try await transaction.execute(
+                """
+                SELECT prepared FROM shards
+                WHERE push_id = $1 AND shard = $2 AND owner = $3 FOR UPDATE
+                """,
+                [.uuid(shard.pushID), .integer(shard.shard), .integer(session)]
+            )
+            guard let row = held.first else { throw StorageError.sessionLost }
+            let prepared = try row.textOrNil("prepared") ?? ""
+            let raises = page.members.compactMap { member in
+                shard.badgeChanges[member.device.provider].map { change in
+                    BadgeStore.Raise(
+                        key: member.key,
+                        app: member.app,
+                        // What is prepared is only looked up.
+                        change: member.target > prepared ? change : BadgeChange(amount: 0)
+                    )
+                }
+            }
+            let values = try await BadgeStore.raise(raises, transaction)
+            if last > prepared {
+                _ = try await transaction.execute(
+                    "UPDATE shards SET prepared = $3 WHERE push_id = $1 AND shard = $2",
+                    [.uuid(shard.pushID), .integer(shard.shard), .text(last)]
+                )
+            }
+            var result = page
+            for index in result.members.indices {
+                result.members[index].badge = values[result.members[index].key]
+            }
+            return result
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Postgres
+package import PushCore
+
+/// Whether the database has to be asked a condition for it.
+package enum AudienceKind: Sendable {
+    case plain, conditional
+}
+
+extension PushRequest {
+    package var hasCondition: Bool {
+        switch audience {
+        case .tokens: false
+        case .installations(let selectors): selectors.condition != nil
+        }
+    }
+}
+
+/// Whose audience is written down next.
+extension DeliveryStore {
+    /// Takes the next push whose audience is to be written down, fairly between apps: that of the app
+    /// whose turn was longest ago, and of its pushes the oldest.
+    ///
+    /// - Parameters:
+    ///   - kind: Pushes of one kind, or of any. One of an older service that only speaks of a
+    ///     condition may count as one that has it.
+    ///   - session: Whose it becomes.
+    ///   - turns: The number of each app's last turn, where it had one.
+    ///   - resting: Pushes that are left alone for now.
+    /// - Returns: `nil` where there is none.
+    /// - Throws: `StorageError` of kind `sessionLost`.
+    package func claimPlanning(
+        _ kind: AudienceKind? = nil,
+        session: Int,
+        turns: [String: Int] = [:],
+        but resting: [String] = []
+    ) async throws -> PlanningPush? {
+        let turns = Array(turns)
+        return try await database.transaction { transaction in
+            try await SessionStore.holdByIndex(session, transaction)
+            let claimed = try await transaction.execute(
+                Self.claimPlanningSQL,
+                [
+                    .integer(session), kind.map { .boolean($0 == .conditional) } ?? .null,
+                    .textArray(turns.map(\.key)), .integerArray(turns.map(\.value)),
+                    .uuidArray(resting),
+                ]
+            )
+            guard let row = claimed.first else { return nil }
+            do {
+                return try Self.planningPush(row)
+            } catch let error as StorageError where error.kind == .corrupt {
+                // Left alone it would stand before all others for ever.
+                _ = try await transaction.execute(
+                    """
+                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
+                        updated_at = now(), finished_at = now()
+                    WHERE id = $1
+                    """,
+                    [.uuid(try row.uuid("id")), .text(error.description)]
+                )
+                return nil
+            }
+        }
+    }
+
+    /// Gives back what a planner holds and does not know of: the answer to a claim was lost, or a push
+    /// could not be given back.
+    package func releasePlanning(_ kind: AudienceKind, session: Int) async throws {
+        _ = try await database.execute(
+            """
+            UPDATE pushes p SET planner = NULL, updated_at = now()
+            WHERE planner = $1 AND \(Self.isConditional) = $2
+            """,
+            [.integer(session), .boolean(kind == .conditional)]
+        )
+    }
+
+    // An older service does not say of which kind a push is.
+    private static let isConditional = """
+        coalesce(p.is_conditional, p.request::text ~ '"(where|cql|tags)"')
+        """
+
+    // Apps are found one by one in the index, as with shards. Others may be taking the same ones:
+    // hence several of each, which are looked at again once they are locked.
+    private static let claimPlanningSQL = """
+        WITH RECURSIVE apps AS (
+            (SELECT app FROM pushes WHERE is_planning ORDER BY app LIMIT 1)
+            UNION ALL
+            SELECT (SELECT p.app FROM pushes p WHERE p.is_planning AND p.app > a.app
+                ORDER BY p.app LIMIT 1)
+            FROM apps a WHERE a.app IS NOT NULL
+        ), candidates AS (
+            SELECT c.*, coalesce(t.turn, 0) AS turn
+            FROM apps a
+            LEFT JOIN unnest($3::text[], $4::bigint[]) AS t(app, turn) ON t.app = a.app
+            CROSS JOIN LATERAL (
+                SELECT p.id, p.lane, p.created_at FROM pushes p
+                WHERE p.app = a.app AND p.is_planning AND p.planner IS NULL
+                    AND ($2::boolean IS NULL OR $2 = \(isConditional))
+                    AND p.id <> ALL ($5::uuid[])
+                ORDER BY p.lane, p.created_at LIMIT 4) c
+            WHERE a.app IS NOT NULL
+        ), taken AS (
+            SELECT p.id FROM candidates c JOIN pushes p ON p.id = c.id
+            WHERE (p.status = 'planning' AND p.planner IS NULL) IS TRUE
+            ORDER BY c.turn, c.lane, c.created_at LIMIT 1
+            FOR UPDATE OF p SKIP LOCKED
+        )
+        UPDATE pushes p SET planner = $1, updated_at = now()
+        FROM taken t WHERE p.id = t.id
+        RETURNING p.id, p.app, p.request
+        """
+}

@@ -1,0 +1,142 @@
+import Postgres
+
+/// Claims of what is due, and whose turn it is.
+extension DeliveryStore {
+    /// One app at one provider.
+    package struct Client: Sendable, Equatable {
+        package var app: String
+        package var provider: String
+
+        package init(app: String, provider: String) {
+            self.app = app
+            self.provider = provider
+        }
+    }
+
+    package struct FairClaim: Sendable {
+        package var deliveries: [Delivery] = []
+        /// Behind whom the next one goes on; `nil`: all had their turn.
+        package var last: Client?
+    }
+
+    /// So many apps and providers take part in one fair claim.
+    private static let clientsAtOnce = 256
+
+    /// Takes deliveries that are due, oldest first, hiding them from every other session. One whose
+    /// push was cancelled says so in its `suppression`.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they become.
+    ///   - lane: Of these.
+    ///   - limit: 1...10,000. As many come only where more may be due, so that who has few of them may
+    ///     stand behind who has many: then `claimFairly` is next.
+    /// - Returns: At most `limit`; empty when nothing is due.
+    /// - Throws: `StorageError` of kind `sessionLost`.
+    package func claimDue(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
+        try await database.transaction { transaction in
+            try await SessionStore.holdByIndex(session, transaction)
+            return try await transaction.execute(
+                Self.claimSQL(
+                    """
+                    SELECT day, push_id, target FROM deliveries
+                    WHERE state = 0 AND owner IS NULL AND lane = $2 AND due_at <= now()
+                    ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
+                    """
+                ),
+                [.integer(session), .integer(lane), .integer(Self.bounded(limit))]
+            ).rows.map(Self.due)
+        }
+    }
+
+    /// As `claimDue`, but of each app at each provider that has some due as many as of every other,
+    /// so that nobody's retries wait behind those of a provider that is ill.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they become.
+    ///   - lane: Of these.
+    ///   - limit: 1...10,000. Fewer come where one has more than its share and others have less.
+    ///   - client: Those behind it take part, by app and provider; `nil`: from the first on.
+    /// - Returns: At most `limit`.
+    /// - Throws: `StorageError` of kind `sessionLost`.
+    package func claimFairly(
+        session: Int,
+        lane: Int,
+        limit: Int,
+        after client: Client?
+    ) async throws -> FairClaim {
+        try await database.transaction { transaction in
+            try await SessionStore.holdByIndex(session, transaction)
+            let found = try await transaction.execute(
+                Self.clientsSQL,
+                [
+                    .integer(lane), .text(client?.app ?? ""), .text(client?.provider ?? ""),
+                    .integer(Self.clientsAtOnce),
+                ]
+            ).rows.map { row in
+                (
+                    client: Client(app: try row.text("app"), provider: try row.text("provider")),
+                    isDue: try row.boolean("is_due")
+                )
+            }
+            var claim = FairClaim()
+            if found.count == Self.clientsAtOnce { claim.last = found.last?.client }
+            let limit = Self.bounded(limit)
+            // Where they are more than may come, some have other turns.
+            let due = found.filter(\.isDue).shuffled().prefix(limit).map(\.client)
+            guard !due.isEmpty else { return claim }
+            claim.deliveries = try await transaction.execute(
+                Self.claimSQL(
+                    """
+                    SELECT r.day, r.push_id, r.target
+                    FROM unnest($4::text[], $5::text[]) AS c(app, provider) CROSS JOIN LATERAL (
+                        SELECT day, push_id, target FROM deliveries
+                        WHERE state = 0 AND owner IS NULL AND lane = $2 AND app = c.app
+                            AND provider = c.provider AND due_at <= now()
+                        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) r
+                    """
+                ),
+                [
+                    .integer(session), .integer(lane), .integer(limit / due.count),
+                    .textArray(due.map(\.app)), .textArray(due.map(\.provider)),
+                ]
+            ).rows.map(Self.due)
+            return claim
+        }
+    }
+
+    private static func bounded(_ limit: Int) -> Int { min(max(limit, 1), 10_000) }
+
+    private static func claimSQL(_ chosen: String) -> String {
+        """
+        UPDATE deliveries d SET owner = $1, updated_at = now() FROM (\(chosen)) c
+        WHERE d.day = c.day AND d.push_id = c.push_id AND d.target = c.target
+        RETURNING \(qualified), EXISTS (
+            SELECT FROM pushes p WHERE p.id = d.push_id
+                AND p.status IN ('cancelled', 'failed'))
+            AS is_cancelled
+        """
+    }
+
+    private static func due(_ row: PostgresRow) throws -> Delivery {
+        var delivery = try Delivery.read(row)
+        if try row.boolean("is_cancelled") { delivery.suppression = Delivery.cancelledReason }
+        return delivery
+    }
+
+    // Jumps from the first of one to that of the next in the index: what lies between is not read.
+    private static let clientsSQL = """
+        WITH RECURSIVE clients AS (
+            (SELECT app, provider, due_at FROM deliveries
+                WHERE state = 0 AND owner IS NULL AND lane = $1
+                    AND (app, provider) > ($2::text, $3::text)
+                ORDER BY app, provider, due_at LIMIT 1)
+            UNION ALL
+            SELECT n.app, n.provider, n.due_at FROM clients c CROSS JOIN LATERAL (
+                SELECT d.app, d.provider, d.due_at FROM deliveries d
+                WHERE d.state = 0 AND d.owner IS NULL AND d.lane = $1
+                    AND (d.app, d.provider) > (c.app, c.provider)
+                ORDER BY d.app, d.provider, d.due_at LIMIT 1) n
+        )
+        SELECT app, provider, due_at <= now() AS is_due FROM clients LIMIT $4
+        """
+}

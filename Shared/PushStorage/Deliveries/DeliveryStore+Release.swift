@@ -1,0 +1,221 @@
+import JSON
+import Postgres
+package import PushCore
+
+/// Pushes whose time has come.
+package struct ReleasedBatch: Sendable {
+    package struct Push: Sendable {
+        package var id: String
+        package var eventID: String
+        package var request: PushRequest
+    }
+
+    package var pushes: [Push]
+    /// The deliveries to devices that a push names one by one. The session owns them; those of a
+    /// device-local push are rows, nobody's, and due when each device is.
+    package var deliveries: [Delivery]
+    /// There was one whose audience is to be written down, page by page.
+    package var isPlanning: Bool
+    /// There may be more whose time has come.
+    package var isFull: Bool
+}
+
+/// A push that cannot be released, whoever tries.
+package struct UnreleasablePush: Error {
+    package var id: String
+    package var cause: StorageError
+
+    package init(id: String, cause: StorageError) {
+        self.id = id
+        self.cause = cause
+    }
+}
+
+/// Scheduled pushes: each is released once, by whoever comes first.
+extension DeliveryStore {
+    /// Releases the pushes whose time has come, the oldest first: from now on their audience is
+    /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
+    /// another's business, and skipped by everyone else meanwhile; so it is released once.
+    ///
+    /// - Parameters:
+    ///   - session: Whose the deliveries become.
+    ///   - limit: Pushes of one transaction.
+    ///   - resting: Pushes that are left alone for now.
+    ///   - inPages: Pushes of which nothing is planned at once: that takes too long.
+    /// - Returns: What was released, and what is to be sent at once.
+    /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released.
+    ///   `UnreleasablePush` where there was one alone, and Postgres refuses it, or takes too long.
+    package func release(
+        session: Int,
+        limit: Int = 100,
+        but resting: [String] = [],
+        inPages: Set<String> = []
+    ) async throws -> ReleasedBatch {
+        try await database.transaction { transaction in
+            try await IndexPlan.require(transaction)
+            try await SessionStore.hold(session, transaction)
+            let rows = try await Self.takeDue(limit: max(1, limit), but: resting, transaction)
+            do {
+                return try await release(
+                    rows,
+                    session,
+                    isFull: rows.count >= limit,
+                    inPages: inPages,
+                    transaction
+                )
+            } catch let error as PostgresError where rows.count == 1 {
+                let cause = StorageError(error)
+                guard cause.mayBeOfThePush, let id = try rows.first?.uuid("id") else { throw error }
+                throw UnreleasablePush(id: id, cause: cause)
+            }
+        }
+    }
+
+    private static func takeDue(
+        limit: Int,
+        but resting: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> PostgresRows {
+        try await transaction.execute(
+            """
+            UPDATE pushes p SET status = 'planning', accepted_at = p.created_at,
+                created_at = date_trunc('milliseconds', now()), planned_until = now(),
+                updated_at = now()
+            FROM (SELECT id FROM pushes
+                WHERE is_waiting AND status = 'scheduled' AND release_at <= now()
+                    AND id <> ALL ($2::uuid[])
+                ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
+            WHERE p.id = due.id
+            RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
+                p.expires_at
+            """,
+            [.integer(limit), .uuidArray(resting)]
+        ).rows
+    }
+
+    private func release(
+        _ rows: PostgresRows,
+        _ session: Int,
+        isFull: Bool,
+        inPages: Set<String>,
+        _ transaction: PostgresTransaction
+    ) async throws -> ReleasedBatch {
+        var batch = ReleasedBatch(
+            pushes: [],
+            deliveries: [],
+            isPlanning: false,
+            isFull: isFull
+        )
+        var atOnce: [NewPush] = []
+        for row in rows {
+            guard let push = try await Self.released(row, transaction) else { continue }
+            batch.pushes.append(
+                .init(id: push.id, eventID: push.eventID, request: push.request)
+            )
+            let zones = try await zoneNames.times(
+                of: push.request,
+                releasedAt: push.releaseAt,
+                transaction
+            )
+            let isInPages = inPages.contains(push.id)
+            if zones == nil, !isInPages {
+                atOnce.append(push)
+                continue
+            }
+            let isPaged = try await Self.planDirect(
+                [push],
+                owner: nil,
+                zones,
+                inPages: isInPages,
+                transaction
+            ).isPaged
+            if isPaged { batch.isPlanning = true }
+        }
+        let planned = try await Self.planDirect(
+            atOnce,
+            owner: session,
+            nil,
+            inPages: false,
+            transaction
+        )
+        batch.deliveries = planned.deliveries
+        if planned.isPaged { batch.isPlanning = true }
+        if batch.isPlanning { try await Self.notify(.planning, transaction) }
+        return batch
+    }
+
+    /// How long it is, by the clock of Postgres, until the next push is to be released; zero where
+    /// its time has come, `nil` where there is none.
+    package func untilNextRelease(but resting: [String] = []) async throws -> Duration? {
+        let row = try await database.execute(
+            """
+            SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
+                AS seconds
+            FROM pushes WHERE is_waiting AND status = 'scheduled' AND id <> ALL ($1::uuid[])
+            """,
+            [.uuidArray(resting)]
+        ).first
+        return try row?.doubleOrNil("seconds").map { .milliseconds(Int64(max(0, $0) * 1000)) }
+    }
+
+    private static func planDirect(
+        _ pushes: [NewPush],
+        owner: Int?,
+        _ zones: ZoneTimes?,
+        inPages: Bool,
+        _ transaction: PostgresTransaction
+    ) async throws -> (deliveries: [Delivery], isPaged: Bool) {
+        let audience = DirectAudience(
+            pushes.sorted { $0.id < $1.id },
+            inPages ? nil : try await countMembers(of: pushes, transaction),
+            limit: directLimit,
+            identityLimit: directIdentityLimit
+        )
+        var deliveries: [Delivery] = []
+        if !audience.isEmpty {
+            deliveries = try await insertDirect(
+                audience,
+                owner: owner,
+                zones: zones,
+                transaction
+            )
+        }
+        if !audience.large.isEmpty {
+            _ = try await transaction.execute(
+                "UPDATE pushes SET lane = 1 WHERE id = ANY ($1::uuid[])",
+                [.uuidArray(audience.large.sorted())]
+            )
+        }
+        return (deliveries, !audience.paged.isEmpty)
+    }
+
+    /// - Returns: `nil` where its request cannot be read any more; then it has failed.
+    private static func released(
+        _ row: PostgresRow,
+        _ transaction: PostgresTransaction
+    ) async throws -> NewPush? {
+        do {
+            let push = try planningPush(row)
+            return NewPush(
+                id: push.id,
+                app: push.app,
+                eventSource: try row.text("event_source"),
+                eventID: try row.text("event_id"),
+                object: [:],
+                request: push.request,
+                expiresAt: try row.instantOrNil("expires_at"),
+                releaseAt: try row.instant("release_at")
+            )
+        } catch let error as StorageError where error.kind == .corrupt {
+            _ = try await transaction.execute(
+                """
+                UPDATE pushes SET status = 'failed', error = $2, updated_at = now(),
+                    finished_at = now()
+                WHERE id = $1
+                """,
+                [.uuid(try row.uuid("id")), .text(error.description)]
+            )
+            return nil
+        }
+    }
+}

@@ -1,0 +1,247 @@
+import Postgres
+import PushCore
+
+extension DeliveryStore {
+    /// Writes outcomes down: the rows, the books of their pushes, and the tokens that died. One
+    /// transaction; what this session does not own any more is left alone and counted nowhere.
+    ///
+    /// - Returns: Those that were this session's and are settled now.
+    package func settle(
+        session: Int,
+        _ settled: [SettledDelivery]
+    ) async throws -> Set<DeliveryKey> {
+        let settled = Self.unique(settled, by: \.key)
+        guard !settled.isEmpty else { return [] }
+        return try await database.transaction { transaction in
+            let pushIDs = Set(settled.map(\.key.pushID)).sorted()
+            let results = try await transaction.pipeline([
+                (IndexPlan.sql, []),
+                (
+                    "SELECT id FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE",
+                    [.uuidArray(pushIDs)]
+                ), (Self.settleSQL, Self.parameters(session, settled)),
+            ])
+            let rows = results[2].rows
+            var keys: Set<DeliveryKey> = []
+            for row in rows { keys.insert(try Self.key(row)) }
+            let matched = keys
+            let dead = settled.filter {
+                $0.settlement.tokenDiedAt != nil && matched.contains($0.key)
+            }
+            try await Self.disableTokens(dead, transaction)
+            return matched
+        }
+    }
+
+    /// Gives deliveries back, to be sent when they are due by whoever is there then.
+    ///
+    /// - Returns: How many were this session's.
+    package func postpone(session: Int, _ postponed: [PostponedDelivery]) async throws -> Int {
+        let postponed = Self.unique(postponed, by: \.key)
+        guard !postponed.isEmpty else { return 0 }
+        return try await database.transaction { transaction in
+            try await IndexPlan.require(transaction)
+            return try await transaction.execute(
+                """
+                UPDATE deliveries d SET owner = NULL, attempts = i.attempts,
+                    unanswered = i.unanswered, due_at = i.due_at,
+                    last_status = coalesce(i.status, d.last_status),
+                    last_reason = coalesce(i.reason, d.last_reason), updated_at = now()
+                FROM unnest($2::date[], $3::uuid[], $4::text[], $5::integer[], $6::integer[],
+                    $7::timestamptz[], $8::integer[], $9::text[])
+                    AS i(day, push_id, target, attempts, unanswered, due_at, status, reason)
+                WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+                    AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
+                """,
+                [
+                    .integer(session), .textArray(postponed.map(\.key.day)),
+                    .uuidArray(postponed.map(\.key.pushID)),
+                    .textArray(postponed.map(\.key.target)),
+                    .integerArray(postponed.map(\.attempts)),
+                    .integerArray(postponed.map(\.unanswered)),
+                    .timestampArray(postponed.map(\.dueAt.microseconds)),
+                    .integerArray(postponed.map(\.status)), .textArray(postponed.map(\.reason)),
+                ]
+            ).affectedRows
+        }
+    }
+
+    private static let mergedFailures = FailureCounts.mergeSQL(
+        "p.failures",
+        "SELECT provider, reason, count FROM failures WHERE push_id = p.id"
+    )
+
+    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
+    // has, for each row of the batch, where only the primary key is right.
+    private static let settleSQL = """
+        WITH input AS (
+            SELECT * FROM unnest($2::date[], $3::uuid[], $4::text[], $5::smallint[],
+                $6::integer[], $7::integer[], $8::integer[], $9::text[], $10::text[], $11::boolean[])
+                AS i(day, push_id, target, state, attempts, unanswered, status, reason, message_id,
+                    died)
+        ), settled AS (
+            UPDATE deliveries d SET state = i.state, owner = NULL, attempts = i.attempts,
+                unanswered = i.unanswered, last_status = i.status, last_reason = i.reason,
+                provider_message_id = i.message_id, updated_at = now()
+            FROM input i
+            WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+                AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
+            RETURNING d.day, d.push_id, d.target, d.state, i.died, d.provider, d.last_status,
+                d.last_reason
+        ), counts AS (
+            SELECT push_id, count(*) AS settled,
+                count(*) FILTER (WHERE state = 1) AS delivered,
+                count(*) FILTER (WHERE state = 2) AS failed,
+                count(*) FILTER (WHERE state = 3) AS expired,
+                count(*) FILTER (WHERE state = 4) AS suppressed,
+                count(*) FILTER (WHERE state = 5) AS in_doubt,
+                count(*) FILTER (WHERE died) AS died
+            FROM settled GROUP BY push_id
+        ), failures AS (
+            SELECT push_id, provider, \(FailureCounts.reasonSQL("s")) AS reason, count(*) AS count
+            FROM settled s WHERE state = 2 GROUP BY 1, 2, 3
+        ), books AS (
+            UPDATE pushes p SET pending = p.pending - c.settled,
+                delivered = p.delivered + c.delivered, failed = p.failed + c.failed,
+                expired = p.expired + c.expired, suppressed = p.suppressed + c.suppressed,
+                in_doubt = p.in_doubt + c.in_doubt, invalid_tokens = p.invalid_tokens + c.died,
+                failures = CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END,
+                status = CASE WHEN p.status = 'sending' AND p.pending = c.settled
+                    AND p.open_shards = 0 THEN 'done' ELSE p.status END,
+                finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled
+                    AND p.open_shards = 0 THEN now() ELSE p.finished_at END,
+                updated_at = now()
+            FROM counts c WHERE p.id = c.push_id
+        )
+        SELECT day::text AS day, push_id, target FROM settled
+        """
+
+    private static func parameters(
+        _ session: Int,
+        _ settled: [SettledDelivery]
+    ) -> [PostgresValue] {
+        [
+            .integer(session), .textArray(settled.map(\.key.day)),
+            .uuidArray(settled.map(\.key.pushID)), .textArray(settled.map(\.key.target)),
+            .integerArray(settled.map { DeliveryState($0.settlement.outcome).rawValue }),
+            .integerArray(settled.map(\.settlement.attempts)),
+            .integerArray(settled.map(\.settlement.unanswered)),
+            .integerArray(settled.map(\.settlement.status)),
+            .textArray(settled.map(\.settlement.reason)),
+            .textArray(settled.map(\.settlement.providerMessageID)),
+            .booleanArray(settled.map { $0.settlement.tokenDiedAt != nil }),
+        ]
+    }
+
+    /// Finds the tokens of rows that say that they died.
+    private static func disableTokens(
+        _ dead: [SettledDelivery],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !dead.isEmpty else { return }
+        let byKey = Dictionary(dead.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
+        let rows = try await transaction.execute(
+            """
+            SELECT \(qualified)
+            FROM unnest($1::date[], $2::uuid[], $3::text[]) AS i(day, push_id, target)
+            JOIN deliveries d ON d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+            """,
+            [
+                .textArray(dead.map(\.key.day)), .uuidArray(dead.map(\.key.pushID)),
+                .textArray(dead.map(\.key.target)),
+            ]
+        ).rows
+        var tokens: [DeadToken] = []
+        for row in rows {
+            let delivery = try Delivery.read(row)
+            guard let settlement = byKey[delivery.key]?.settlement,
+                let diedAt = settlement.tokenDiedAt
+            else { continue }
+            tokens.append(
+                DeadToken(
+                    app: delivery.app,
+                    device: delivery.device,
+                    diedAt: diedAt,
+                    reason: settlement.reason
+                )
+            )
+        }
+        try await disable(tokens, transaction)
+    }
+
+    /// Marks the installations that still hold a token that died. A token registered after the
+    /// provider found it dead is alive again; one that was replaced is another token. A
+    /// `BadDeviceToken` counts only for an installation that names that environment itself: the push
+    /// may have named a token with the wrong one.
+    static func disable(_ dead: [DeadToken], _ transaction: PostgresTransaction) async throws {
+        guard !dead.isEmpty else { return }
+        _ = try await transaction.execute(
+            """
+            WITH dead AS (
+                SELECT i.app, i.provider, i.environment,
+                    sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
+                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
+                    $6::text[]) AS i(app, provider, environment, token, died_at, reason)
+            ), held AS MATERIALIZED (
+                SELECT i.object_id, dead.* FROM dead
+                CROSS JOIN LATERAL (
+                    SELECT n.object_id FROM installations n
+                    WHERE n.app = dead.app AND n.provider = dead.provider
+                        AND n.token_hash = dead.token_hash
+                        AND (n.environment = dead.environment
+                            OR n.environment = '' AND dead.reason <> 'BadDeviceToken')
+                ) AS i
+            ), ordered AS MATERIALIZED (
+                SELECT * FROM held ORDER BY app COLLATE "C", object_id
+            ), found AS MATERIALIZED (
+                SELECT o.app, o.object_id, o.reason FROM ordered o
+                CROSS JOIN LATERAL (
+                    SELECT FROM installations n
+                    WHERE n.app = o.app AND n.object_id = o.object_id AND n.valid
+                        AND n.token_hash = o.token_hash AND n.token_updated_at <= o.died_at
+                    FOR UPDATE
+                ) AS locked
+            )
+            UPDATE installations i SET valid = false, invalid_reason = found.reason,
+                invalidated_at = now()
+            FROM found WHERE i.app = found.app AND i.object_id = found.object_id
+            """,
+            [
+                .textArray(dead.map(\.app)), .textArray(dead.map(\.device.provider.rawValue)),
+                .textArray(dead.map(\.device.environment.rawValue)),
+                .textArray(dead.map(\.device.token)),
+                .timestampArray(dead.map(\.diedAt.microseconds)),
+                .textArray(dead.map { $0.reason ?? "unregistered" }),
+            ]
+        )
+    }
+
+    private static func key(_ row: PostgresRow) throws -> DeliveryKey {
+        DeliveryKey(
+            day: try row.text("day"),
+            pushID: try row.uuid("push_id"),
+            target: try row.text("target")
+        )
+    }
+
+    /// The first of each key, by key: rows are locked in one order, and none twice.
+    private static func unique<Element>(
+        _ elements: [Element],
+        by key: (Element) -> DeliveryKey
+    ) -> [Element] {
+        var seen: Set<DeliveryKey> = []
+        return elements.filter { seen.insert(key($0)).inserted }
+            .sorted { a, b in
+                let (a, b) = (key(a), key(b))
+                return (a.day, a.pushID, a.target) < (b.day, b.pushID, b.target)
+            }
+    }
+}
+
+/// A token that a provider says is nobody's any more.
+struct DeadToken {
+    let app: String
+    let device: DeviceTarget
+    let diedAt: Instant
+    let reason: String?
+}

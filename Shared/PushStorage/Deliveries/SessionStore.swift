@@ -1,0 +1,224 @@
+import Postgres
+
+/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery
+/// names it: a dispatcher that stalled past its lease finds that it owns nothing.
+///
+/// A session ends when its row goes; what it owned then is given back in portions, each in a
+/// transaction of its own, by whoever comes to it: nothing here waits for a row that is locked, or
+/// the locks of one that was stopped in the middle of a transaction would hold up all others.
+package struct SessionStore: Sendable {
+    let database: Database
+
+    /// How long a session lives without a heartbeat.
+    package static let leaseSeconds = 10
+    /// Rows that are given back in one transaction.
+    private static let portion = 2000
+
+    /// - Parameters:
+    ///   - name: Whose it is, for people.
+    ///   - connections: The application name of its process' connections, and of no other's: they
+    ///     are ended with it.
+    /// - Returns: The session's id.
+    /// - Throws: `StorageError`.
+    package func open(name: String, connections: String? = nil) async throws -> Int {
+        let result = try await database.execute(
+            """
+            INSERT INTO dispatchers (name, lease_until, connections)
+            VALUES ($1, clock_timestamp() + make_interval(secs => $2), $3) RETURNING id
+            """,
+            [.text(name), .integer(Self.leaseSeconds), .optional(text: connections)]
+        )
+        guard let row = result.first else {
+            throw StorageError(.corrupt, "a session was not kept")
+        }
+        return try row.integer("id")
+    }
+
+    /// - Returns: False where the session is gone: another dispatcher took it for dead.
+    package func heartbeat(_ session: Int) async throws -> Bool {
+        try await database.execute(
+            """
+            UPDATE dispatchers SET lease_until = clock_timestamp() + make_interval(secs => $2)
+            WHERE id = $1
+            """,
+            [.integer(session), .integer(Self.leaseSeconds)]
+        ).affectedRows == 1
+    }
+
+    /// Ends a session, so that nothing is written in its name any more. What it owned is for
+    /// `release`.
+    package func end(_ session: Int) async throws {
+        _ = try await database.execute(
+            "DELETE FROM dispatchers WHERE id = $1",
+            [.integer(session)]
+        )
+    }
+
+    /// Ends a session and gives what it held back.
+    package func close(_ session: Int) async throws {
+        try await end(session)
+        _ = try await release([session])
+    }
+
+    /// Ends the sessions whose lease is over and gives what they held back, and what is held by
+    /// sessions that are gone. Any replica may call it, as often as it likes.
+    ///
+    /// - Returns: How many sessions ended, and how many deliveries were given back.
+    package func reap() async throws -> (sessions: Int, deliveries: Int) {
+        let ended = try await endExpired()
+        let released = try await release(Array(Set(ended + orphaners())))
+        return (ended.count, released.deliveries)
+    }
+
+    /// Ends the sessions whose lease is over, but for those whose row somebody holds: theirs is the
+    /// next round's. The connections of a process that has no session any more are ended too. It may
+    /// be stopped in the middle of a transaction, which holds on to its session and to other rows; and
+    /// while a COPY waits for its client the server heeds no limit of time.
+    package func endExpired() async throws -> [Int] {
+        let expired = try await database.execute(
+            "SELECT EXISTS (SELECT FROM dispatchers WHERE lease_until < clock_timestamp()) AS some"
+        )
+        guard try expired.first?.boolean("some") == true else { return [] }
+        _ = try await database.execute(
+            """
+            SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+            WHERE a.datname = current_database() AND a.usename = current_user
+                AND a.pid <> pg_backend_pid() AND a.application_name IN (
+                    SELECT d.connections FROM dispatchers d GROUP BY 1
+                    HAVING max(d.lease_until) < clock_timestamp())
+            """
+        )
+        return try await database.execute(
+            """
+            DELETE FROM dispatchers WHERE id IN (
+                SELECT id FROM dispatchers WHERE lease_until < clock_timestamp()
+                ORDER BY id FOR UPDATE SKIP LOCKED)
+            RETURNING id
+            """
+        ).rows.map { try $0.integer("id") }
+    }
+
+    /// Sessions that own something although they are gone: whoever ended them was ended himself
+    /// before he had given everything back, or knew less of what a session may own.
+    package func orphaners() async throws -> [Int] {
+        // Each step is one look at an index, however much an owner has.
+        let owners = ["deliveries", "shards", "pushes"].map { table in
+            let column = table == "pushes" ? "planner" : "owner"
+            let condition = table == "deliveries" ? "state = 0 AND " : ""
+            return """
+                SELECT id FROM (
+                    WITH RECURSIVE owners (id) AS (
+                        SELECT (SELECT min(\(column)) FROM \(table)
+                            WHERE \(condition)\(column) IS NOT NULL)
+                        UNION ALL
+                        SELECT (SELECT min(\(column)) FROM \(table)
+                            WHERE \(condition)\(column) > o.id)
+                        FROM owners o WHERE o.id IS NOT NULL
+                    ) SELECT id FROM owners WHERE id IS NOT NULL) AS of_\(table)
+                """
+        }
+        return try await database.execute(
+            """
+            SELECT DISTINCT id FROM (\(owners.joined(separator: " UNION ALL "))) AS owners
+            WHERE NOT EXISTS (SELECT FROM dispatchers d WHERE d.id = owners.id) LIMIT 1000
+            """
+        ).rows.map { try $0.integer("id") }
+    }
+
+    /// Gives back what sessions that have ended owned, but for the rows that are locked.
+    ///
+    /// The sessions are named, not found by their absence: a row that another claims in between has
+    /// an owner whom an older snapshot does not know.
+    ///
+    /// - Returns: How many deliveries, and whether nothing is left.
+    package func release(_ ended: [Int]) async throws -> (deliveries: Int, isAll: Bool) {
+        guard !ended.isEmpty else { return (0, true) }
+        let parameters: [PostgresValue] = [.integerArray(ended), .integer(Self.portion)]
+        var deliveries = 0
+        for (index, sql) in [Self.releaseShards, Self.releasePlans, Self.releaseRows].enumerated() {
+            var released = Self.portion
+            while released == Self.portion {
+                let result = try await database.transaction { transaction in
+                    try await IndexPlan.require(transaction)
+                    return try await transaction.execute(sql, parameters)
+                }
+                released = try result.first?.integer("released") ?? 0
+                if index == 2 { deliveries += released }
+            }
+        }
+        let left = try await database.execute(
+            """
+            SELECT EXISTS (SELECT FROM deliveries WHERE state = 0 AND owner = ANY ($1::bigint[]))
+                OR EXISTS (SELECT FROM shards WHERE owner = ANY ($1::bigint[]))
+                OR EXISTS (SELECT FROM pushes WHERE planner = ANY ($1::bigint[])) AS some
+            """,
+            [.integerArray(ended)]
+        )
+        return (deliveries, try left.first?.boolean("some") == false)
+    }
+
+    /// How many sessions are alive.
+    package func count() async throws -> Int {
+        try await database.execute(
+            "SELECT count(*) AS count FROM dispatchers WHERE lease_until >= clock_timestamp()"
+        ).first?.integer("count") ?? 0
+    }
+
+    private static let releaseShards = """
+        WITH found AS (
+            SELECT push_id, shard FROM shards WHERE owner = ANY ($1::bigint[])
+            LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), freed AS (
+            UPDATE shards s SET owner = NULL, due_at = least(s.due_at, now()), updated_at = now()
+            FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
+            RETURNING s.finished
+        ), told AS (
+            SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')
+            FROM freed WHERE NOT finished LIMIT 1
+        )
+        SELECT count(*) AS released, (SELECT count(*) FROM told) AS told FROM freed
+        """
+
+    private static let releasePlans = """
+        WITH found AS (
+            SELECT id FROM pushes WHERE planner = ANY ($1::bigint[])
+            LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), freed AS (
+            UPDATE pushes p SET planner = NULL, updated_at = now()
+            FROM found f WHERE p.id = f.id RETURNING p.id
+        )
+        SELECT count(*) AS released FROM freed
+        """
+
+    private static let releaseRows = """
+        WITH found AS (
+            SELECT day, push_id, target FROM deliveries
+            WHERE owner = ANY ($1::bigint[]) AND state = 0
+            LIMIT $2 FOR UPDATE SKIP LOCKED
+        ), freed AS (
+            UPDATE deliveries d SET owner = NULL, due_at = least(d.due_at, now()),
+                updated_at = now()
+            FROM found f
+            WHERE d.day = f.day AND d.push_id = f.push_id AND d.target = f.target
+            RETURNING d.target
+        )
+        SELECT count(*) AS released FROM freed
+        """
+
+    /// Holds on to a session's row until the transaction ends, so that what it writes is seen by
+    /// whoever ends the session.
+    static func hold(_ session: Int, _ transaction: PostgresTransaction) async throws {
+        let found = try await transaction.execute(holdSQL, [.integer(session)])
+        guard !found.isEmpty else { throw StorageError.sessionLost }
+    }
+
+    /// That, and `IndexPlan`, in one round trip.
+    static func holdByIndex(_ session: Int, _ transaction: PostgresTransaction) async throws {
+        let found = try await transaction.pipeline([
+            (IndexPlan.sql, []), (holdSQL, [.integer(session)]),
+        ])
+        guard !found[1].isEmpty else { throw StorageError.sessionLost }
+    }
+
+    static let holdSQL = "SELECT 1 AS alive FROM dispatchers WHERE id = $1 FOR KEY SHARE"
+}

@@ -1,0 +1,419 @@
+import JSON
+import Postgres
+package import PushCore
+
+/// The shards of broadcasts: claiming, reading, giving back. What becomes of their members is in
+/// `ShardStore+Checkpoint.swift`, how they are cut in `DeliveryStore+Cut.swift`.
+///
+/// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and one that stalled
+/// past its lease finds that the shard is another's. So a member is sent to again only if it lies
+/// behind the last checkpoint of an owner that died (promise 3).
+package struct ShardStore: Sendable {
+    let database: Database
+
+    /// Takes shards that are due, fairly between apps: each goes to the app of which this session
+    /// holds fewest, then to the oldest push.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they become.
+    ///   - limit: 1...1000 shards.
+    ///   - holding: How many shards of each app the session holds already.
+    ///   - includesPaced: Whether those of pushes with a pace are taken too.
+    /// - Returns: Those that are this session's now; empty when nothing is due.
+    /// - Throws: `StorageError` of kind `sessionLost`.
+    package func claim(
+        session: Int,
+        limit: Int,
+        holding: [String: Int],
+        includesPaced: Bool = true
+    ) async throws -> [ClaimedShard] {
+        let limit = min(max(limit, 1), 1000)
+        let apps = holding.keys.sorted()
+        return try await database.transaction { transaction in
+            try await SessionStore.holdByIndex(session, transaction)
+            let taken = try await transaction.execute(
+                Self.claimSQL,
+                [
+                    .integer(session), .textArray(apps),
+                    .integerArray(apps.map { holding[$0] ?? 0 }), .integer(limit),
+                    // Others may be taking the same ones.
+                    .integer(limit * 4), .boolean(includesPaced),
+                ]
+            )
+            guard !taken.isEmpty else { return [] }
+            let pushIDs = Set(try taken.rows.map { try $0.uuid("push_id") })
+            let pushes = try await Self.pushes(pushIDs, transaction)
+            var claimed: [ClaimedShard] = []
+            for row in taken.rows {
+                if let push = pushes[try row.uuid("push_id")] {
+                    claimed.append(try Self.shard(row, of: push))
+                }
+            }
+            return claimed
+        }
+    }
+
+    /// The next members of a shard.
+    ///
+    /// - Parameters:
+    ///   - shard: Which shard.
+    ///   - after: The last object id that was read; `nil`: from the shard's cursor on.
+    ///   - limit: 1...50,000 members.
+    /// - Returns: At most `limit` members, in the order of their object ids.
+    /// - Throws: `StorageError`.
+    package func page(
+        _ shard: ClaimedShard,
+        after: String?,
+        limit: Int
+    ) async throws -> ShardPage {
+        let limit = min(max(limit, 1), 50_000)
+        let start = after ?? shard.cursor ?? shard.lowerID
+        var parameters: [PostgresValue] = [
+            .text(shard.app), .text(start), .timestamp(shard.plannedUntil), .integer(limit),
+        ]
+        let sql =
+            shard.isChosen
+            ? Self.chosenPageSQL(shard, &parameters) : try Self.pageSQL(shard, &parameters)
+        let arguments = parameters
+        let rows = try await database.transaction { transaction in
+            try await transaction.pipeline([
+                (IndexPlan.sql, []), (sql, arguments),
+            ])[1].rows
+        }
+        var members: [Delivery] = []
+        members.reserveCapacity(rows.count)
+        for row in rows { members.append(try Self.member(row, of: shard)) }
+        // Looked up in their order; but the cursor stands on it.
+        if shard.isChosen { members.sort { $0.key.target < $1.key.target } }
+        let isLast =
+            members.count < limit
+            || shard.upperID != nil && members.last?.key.target == shard.upperID
+        return ShardPage(members: members, isLast: isLast)
+    }
+
+    /// Hands shards back. Those that are not this session's are left alone.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they were.
+    ///   - shards: Which shards.
+    ///   - dueAt: When somebody may take them again; `nil`: at once.
+    /// - Throws: `StorageError`.
+    package func release(
+        session: Int,
+        _ shards: [ClaimedShard],
+        dueAt: Instant?
+    ) async throws {
+        let shards = shards.sorted { ($0.pushID, $0.shard) < ($1.pushID, $1.shard) }
+        guard !shards.isEmpty else { return }
+        _ = try await database.execute(
+            """
+            WITH found AS (
+                SELECT s.push_id, s.shard FROM unnest($2::uuid[], $3::integer[]) AS i(push_id, shard)
+                JOIN shards s ON s.push_id = i.push_id AND s.shard = i.shard AND s.owner = $1
+                ORDER BY s.push_id, s.shard FOR UPDATE OF s
+            ), freed AS (
+                UPDATE shards s SET owner = NULL, due_at = coalesce($4, now()), updated_at = now()
+                FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
+                RETURNING s.finished
+            )
+            SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')
+            FROM freed WHERE NOT finished AND $4::timestamptz IS NULL LIMIT 1
+            """,
+            [
+                .integer(session), .uuidArray(shards.map(\.pushID)),
+                .integerArray(shards.map(\.shard)),
+                .optional(timestamp: dueAt?.microseconds),
+            ]
+        )
+    }
+
+    /// Hands back what a session does not know of: the answer to a claim was lost, and there may be
+    /// shards that nobody works on.
+    ///
+    /// - Parameters:
+    ///   - session: Whose they are.
+    ///   - known: Those that are worked on.
+    /// - Returns: How many went back.
+    /// - Throws: `StorageError`.
+    @discardableResult
+    package func releaseAll(session: Int, but known: [ClaimedShard]) async throws -> Int {
+        try await database.execute(
+            """
+            UPDATE shards s SET owner = NULL, updated_at = now()
+            WHERE s.owner = $1 AND NOT EXISTS (
+                SELECT FROM unnest($2::uuid[], $3::integer[]) AS i(push_id, shard)
+                WHERE i.push_id = s.push_id AND i.shard = s.shard)
+            """,
+            [
+                .integer(session), .uuidArray(known.map(\.pushID)),
+                .integerArray(known.map(\.shard)),
+            ]
+        ).affectedRows
+    }
+
+    /// When the next shard that nobody owns is due.
+    package func nextDue() async throws -> Instant? {
+        try await database.execute(
+            "SELECT min(due_at) AS due FROM shards WHERE NOT finished AND owner IS NULL"
+        ).first?.instantOrNil("due")
+    }
+}
+
+// MARK: Claiming
+
+extension ShardStore {
+    // A push with a pace has one shard sent at a time, the first that is due, so that one process
+    // keeps its pace.
+    private static let isHeldBackByPace = """
+        (s.is_paced AND EXISTS (SELECT FROM shards o
+            WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
+                AND (o.owner IS NOT NULL OR o.shard < s.shard AND o.due_at <= now())))
+        """
+
+    // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.
+    // Candidates are looked at again by their primary key, as another may have them by then; hence
+    // "IS FALSE", which keeps the partial indexes out of it. A shard that a dispatcher of an older
+    // version cut was not told when its members are due first: nobody has claimed it, so it is when
+    // the shard is.
+    private static let claimSQL = """
+        WITH RECURSIVE apps AS (
+            (SELECT app FROM shards WHERE NOT finished AND owner IS NULL ORDER BY app LIMIT 1)
+            UNION ALL
+            SELECT (SELECT s.app FROM shards s
+                WHERE NOT s.finished AND s.owner IS NULL AND s.app > a.app
+                ORDER BY s.app LIMIT 1)
+            FROM apps a WHERE a.app IS NOT NULL
+        ), candidates AS (
+            SELECT c.*, coalesce(h.held, 0)
+                + row_number() OVER (PARTITION BY a.app ORDER BY c.pushed_at, c.push_id, c.shard)
+                AS place
+            FROM apps a
+            LEFT JOIN unnest($2::text[], $3::integer[]) AS h(app, held) ON h.app = a.app
+            CROSS JOIN LATERAL (
+                SELECT s.push_id, s.shard, s.pushed_at FROM shards s
+                WHERE s.app = a.app AND NOT s.finished AND s.owner IS NULL AND s.due_at <= now()
+                    AND ($6 OR NOT s.is_paced) AND NOT \(isHeldBackByPace)
+                ORDER BY s.pushed_at, s.push_id, s.shard LIMIT $5) c
+            WHERE a.app IS NOT NULL
+        ), taken AS (
+            SELECT s.push_id, s.shard FROM candidates c
+            JOIN shards s ON s.push_id = c.push_id AND s.shard = c.shard
+            WHERE (s.finished OR s.owner IS NOT NULL) IS FALSE
+            ORDER BY c.place, c.pushed_at, c.push_id, c.shard LIMIT $4
+            FOR UPDATE OF s SKIP LOCKED
+        )
+        UPDATE shards s SET owner = $1, updated_at = now(),
+            created_at = CASE WHEN s.updated_at = s.created_at
+                THEN greatest(s.created_at, s.due_at) ELSE s.created_at END
+        FROM taken t WHERE s.push_id = t.push_id AND s.shard = t.shard
+        RETURNING s.push_id, s.shard, s.app, s.day::text AS day, s.lower_id, s.upper_id,
+            s.is_sparse, s.members IS NOT NULL AS is_chosen, s.zones, s.zones_excluded, s.cursor,
+            s.expected, s.recorded, s.created_at, s.expires_at
+        """
+
+    private struct Push {
+        let id: String
+        let lane: Int
+        let expiresAt: Instant?
+        let createdAt: Instant
+        let plannedUntil: Int64
+        let environment: PushEnvironment
+        let selectors: PushRequest.Selectors
+        let templateFields: [String]
+        let badgeChanges: [Platform: BadgeChange]
+        let isCancelled: Bool
+    }
+
+    /// What the shards of these pushes share. Those of a push that failed, or cannot be read, are ended
+    /// here.
+    private static func pushes(
+        _ ids: Set<String>,
+        _ transaction: PostgresTransaction
+    ) async throws -> [String: Push] {
+        let rows = try await transaction.execute(
+            """
+            SELECT id, app, request, status, lane, expires_at, created_at, planned_until, environment
+            FROM pushes WHERE id = ANY ($1::uuid[])
+            """,
+            [.uuidArray(ids.sorted())]
+        ).rows
+        var found: [String: Push] = [:]
+        for row in rows {
+            let id = try row.uuid("id")
+            let status = PushStatus(rawValue: try row.text("status"))
+            guard status != .failed else {
+                try await endUnfinished(of: id, transaction)
+                continue
+            }
+            guard let push = try? DeliveryStore.planningPush(row),
+                case .installations(let selectors) = push.request.audience
+            else {
+                // Left alone they would stand before all others for ever.
+                _ = try await transaction.execute(
+                    """
+                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
+                        updated_at = now(), finished_at = now()
+                    WHERE id = $1 AND status <> 'cancelled'
+                    """,
+                    [.uuid(id), .text("its request cannot be read")]
+                )
+                try await endUnfinished(of: id, transaction)
+                continue
+            }
+            found[id] = Push(
+                id: id,
+                lane: try row.integer("lane"),
+                expiresAt: try row.instantOrNil("expires_at"),
+                createdAt: try row.instant("created_at"),
+                plannedUntil: try row.timestampMicroseconds("planned_until"),
+                environment: PushEnvironment(rawValue: try row.text("environment")) ?? .none,
+                selectors: selectors,
+                templateFields: status == .cancelled ? [] : push.request.templateFields,
+                badgeChanges: status == .cancelled ? [:] : push.request.badgeChanges,
+                isCancelled: status == .cancelled
+            )
+        }
+        return found
+    }
+
+    private static func shard(_ row: PostgresRow, of push: Push) throws -> ClaimedShard {
+        let zones = try row.textArrayOrNil("zones")
+        let isExclusion = try row.boolean("zones_excluded")
+        // A device-local push was released up to 26 hours before its last devices are due. When its
+        // shard was first, and not when it is: that moves with each give-back.
+        let createdAt =
+            zones == nil ? push.createdAt : max(push.createdAt, try row.instant("created_at"))
+        return ClaimedShard(
+            pushID: push.id,
+            shard: try row.integer("shard"),
+            app: try row.text("app"),
+            day: try row.text("day"),
+            cursor: try row.textOrNil("cursor"),
+            upperID: try row.textOrNil("upper_id"),
+            expected: try row.integer("expected"),
+            recorded: try row.integer("recorded"),
+            lane: push.lane,
+            expiresAt: try row.instantOrNil("expires_at") ?? push.expiresAt,
+            createdAt: createdAt,
+            lowerID: try row.text("lower_id"),
+            isSparse: try row.boolean("is_sparse"),
+            isChosen: try row.boolean("is_chosen"),
+            zones: zones.map { ZoneFilter(names: $0.compactMap { $0 }, isExclusion: isExclusion) },
+            environment: push.environment,
+            plannedUntil: push.plannedUntil,
+            selectors: push.selectors,
+            templateFields: push.templateFields,
+            badgeChanges: push.badgeChanges,
+            isCancelled: push.isCancelled
+        )
+    }
+}
+
+// MARK: Reading
+
+extension ShardStore {
+    /// What all members share is not asked for.
+    private static func pageSQL(
+        _ shard: ClaimedShard,
+        _ parameters: inout [PostgresValue]
+    ) throws -> String {
+        var conditions = ""
+        if let upperID = shard.upperID {
+            parameters.append(.text(upperID))
+            conditions += " AND n.object_id <= $\(parameters.count)"
+        }
+        if let zones = shard.zones {
+            conditions += zones.condition(&parameters)
+            // Who has moved here from another zone may have got it there.
+            parameters += [.text(shard.day), .uuid(shard.pushID)]
+            conditions += """
+                 AND NOT EXISTS (SELECT FROM deliveries d
+                    WHERE d.day = $\(parameters.count - 1)::date
+                        AND d.push_id = $\(parameters.count) AND d.target = n.object_id)
+                """
+        }
+        var source = "installations n"
+        if shard.isSparse {
+            parameters.append(.textArray(shard.selectors.channels ?? []))
+            source = """
+                (SELECT * FROM installations m
+                    WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
+                """
+        } else {
+            conditions += try shard.selectors.conditions(&parameters, app: shard.app)
+        }
+        return """
+            SELECT \(memberColumns(shard, &parameters)) FROM \(source)
+            WHERE n.app = $1 AND n.object_id > $2 AND n.valid AND n.token IS NOT NULL
+                AND n.created_at <= $3\(conditions)
+            ORDER BY n.object_id LIMIT $4
+            """
+    }
+
+    /// The members were chosen when the shard was cut; they are looked up one by one, in their order:
+    /// neither the order nor the way may be the planner's choice, which a new app's devices mislead.
+    private static func chosenPageSQL(
+        _ shard: ClaimedShard,
+        _ parameters: inout [PostgresValue]
+    ) -> String {
+        parameters += [.uuid(shard.pushID), .integer(shard.shard)]
+        let last = parameters.count
+        return """
+            WITH chosen AS MATERIALIZED (
+                SELECT s.app, m.id FROM shards s CROSS JOIN LATERAL unnest(s.members) AS m(id)
+                WHERE s.push_id = $\(last - 1) AND s.shard = $\(last) AND s.app = $1 AND m.id > $2
+            )
+            SELECT \(memberColumns(shard, &parameters))
+            FROM chosen c CROSS JOIN LATERAL (
+                SELECT * FROM installations i
+                WHERE i.app = c.app AND i.object_id = c.id OFFSET 0) n
+            WHERE n.valid AND n.token IS NOT NULL AND n.created_at <= $3 LIMIT $4
+            """
+    }
+
+    private static func memberColumns(
+        _ shard: ClaimedShard,
+        _ parameters: inout [PostgresValue]
+    ) -> String {
+        let columns = """
+            n.object_id, n.provider, n.environment, n.token, n.locale,
+            \(InstallationTopic.sql(of: "n"))
+            """
+        guard !shard.templateFields.isEmpty else { return columns }
+        parameters.append(.textArray(shard.templateFields))
+        return columns + ", " + TemplateValues.sql("$\(parameters.count)::text[]", of: "n")
+    }
+
+    private static func member(
+        _ row: PostgresRow,
+        of shard: ClaimedShard
+    ) throws -> Delivery {
+        let objectID = try row.text(0)
+        guard let platform = Platform(rawValue: try row.text(1)) else {
+            throw StorageError(.corrupt, "an installation is for an unknown provider")
+        }
+        let named = try row.text(2)
+        let isExplicit = !named.isEmpty
+        return Delivery(
+            key: DeliveryKey(day: shard.day, pushID: shard.pushID, target: objectID),
+            app: shard.app,
+            installationID: objectID,
+            device: DeviceTarget(
+                provider: platform,
+                token: try row.text(3),
+                environment: isExplicit || platform != .apns
+                    ? PushEnvironment(rawValue: named) ?? .none : shard.environment,
+                environmentIsExplicit: isExplicit
+            ),
+            locale: try row.textOrNil(4),
+            apnsTopic: try row.textOrNil(5),
+            lane: shard.lane,
+            attempts: 0,
+            unanswered: 0,
+            expiresAt: shard.expiresAt,
+            createdAt: shard.createdAt,
+            suppression: shard.isCancelled ? Delivery.cancelledReason : nil,
+            values: shard.templateFields.isEmpty ? nil : try row.jsonOrNil(6)?.object
+        )
+    }
+}

@@ -1,0 +1,128 @@
+import JSON
+import Observability
+import Postgres
+import PushCore
+
+/// When the clocks of each time zone show the time of a device-local push. Postgres computes it:
+/// a time that a change of the clocks skips is the one an hour later, of one that comes twice it is
+/// the second.
+struct ZoneTimes: Sendable {
+    /// By the zone's name.
+    let due: [String: Instant]
+    /// Of devices without a zone, or with one that Postgres does not know: UTC's.
+    let elsewhere: Instant
+    /// How long each device's is wanted, where the push says so by an interval.
+    let lifetimeSeconds: Int?
+
+    func expiry(of due: Instant) -> Instant? {
+        lifetimeSeconds.map { due.adding(milliseconds: Int64($0) * 1000) }
+    }
+
+    /// The devices whose clocks show the time just then.
+    func filter(due time: Instant) -> ZoneFilter {
+        let names = due.keys.sorted()
+        guard time == elsewhere else {
+            return ZoneFilter(names: names.filter { due[$0] == time }, isExclusion: false)
+        }
+        return ZoneFilter(names: names.filter { due[$0] != time }, isExclusion: true)
+    }
+
+    /// When a device is due, as SQL over its time zone.
+    func due(_ zone: String, _ parameters: inout [PostgresValue]) -> String {
+        var byName: JSONObject = [:]
+        for (name, time) in due { byName[name] = .string(time.iso8601) }
+        parameters += [.json(.object(byName)), .timestamp(elsewhere.microseconds)]
+        let last = parameters.count
+        return "coalesce(($\(last - 1)::jsonb ->> \(zone))::timestamptz, $\(last)::timestamptz)"
+    }
+}
+
+/// Devices by their time zones: those in one of these, or those in none of these, be it as they
+/// have no zone.
+struct ZoneFilter: Sendable, Equatable {
+    var names: [String]
+    var isExclusion: Bool
+
+    /// What an installation `n` has to fulfil, behind an `AND`.
+    func condition(_ parameters: inout [PostgresValue]) -> String {
+        parameters.append(.textArray(names))
+        let isNamed = "coalesce(n.time_zone, '') = ANY ($\(parameters.count)::text[])"
+        return " AND " + (isExclusion ? "NOT \(isNamed)" : isNamed)
+    }
+}
+
+/// As SQL, when the row of a device is due, when it expires, and from when its age is counted: a
+/// device-local push is released up to 26 hours before its last devices are due.
+struct RowTimes {
+    let due: String
+    let expires: String
+    let begins: String
+
+    /// - Parameters:
+    ///   - zones: Of a device-local push; `nil`: the row is due now, and expires with its push `p`.
+    ///   - zone: The device's time zone, as SQL.
+    ///   - parameters: Those of the statement; it may get more.
+    init(_ zones: ZoneTimes?, zone: String, _ parameters: inout [PostgresValue]) {
+        guard let zones else {
+            (due, expires, begins) = ("now()", "p.expires_at", "now()")
+            return
+        }
+        due = zones.due(zone, &parameters)
+        begins = "greatest(\(due), now())"
+        parameters.append(.optional(integer: zones.lifetimeSeconds))
+        let lifetime = "make_interval(secs => $\(parameters.count)::bigint)"
+        expires = "coalesce(\(due) + \(lifetime), p.expires_at)"
+    }
+}
+
+/// The names of the time zones that Postgres knows, read once by a process, as Postgres takes a tenth
+/// of a second to list them.
+final class ZoneNames: Sendable {
+    private let lock = Lock()
+    nonisolated(unsafe) private var names: [String]?
+
+    fileprivate func read(_ transaction: PostgresTransaction) async throws -> [String] {
+        if let names = lock.withLock({ unsafe names }) { return names }
+        let read = try await transaction.execute(
+            """
+            SELECT name FROM pg_timezone_names
+            WHERE name !~ '^(posix|right)/' AND name NOT IN ('localtime', 'posixrules', 'Factory')
+            """
+        ).rows.map { try $0.text("name") }
+        lock.withLock { unsafe names = read }
+        return read
+    }
+
+    fileprivate func forget() { lock.withLock { unsafe names = nil } }
+}
+
+extension ZoneNames {
+    /// The times of a push that was released; `nil` where all its devices are due at once.
+    func times(
+        of request: PushRequest,
+        releasedAt: Instant?,
+        _ transaction: PostgresTransaction
+    ) async throws -> ZoneTimes? {
+        guard releasedAt != nil, case .local(let time) = request.pushTime else { return nil }
+        let names = try await read(transaction)
+        let rows: PostgresRows
+        do {
+            rows = try await transaction.execute(
+                """
+                SELECT name, ($1::timestamptz AT TIME ZONE 'UTC') AT TIME ZONE name AS due
+                FROM unnest($2::text[]) AS name
+                """,
+                [.timestamp(time.inUTC.microseconds), .textArray(names)]
+            ).rows
+        } catch let error as PostgresError where error.sqlState == "22023" {
+            // A name is gone since they were read: Postgres' time zones were changed under us.
+            forget()
+            throw StorageError(.database, "a time zone is gone", isRetryable: true)
+        }
+        var due: [String: Instant] = [:]
+        for row in rows { due[try row.text("name")] = try row.instant("due") }
+        var lifetime: Int?
+        if case .afterSeconds(let seconds) = request.expiration { lifetime = seconds }
+        return ZoneTimes(due: due, elsewhere: time.inUTC, lifetimeSeconds: lifetime)
+    }
+}

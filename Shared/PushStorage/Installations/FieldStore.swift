@@ -1,0 +1,202 @@
+import Postgres
+package import PushCore
+
+/// The types of the fields that apps add to their objects: learned from the first value, once for all
+/// replicas, and forgotten when an operator says so.
+///
+/// A save learns what it is the first to use, at the end of its own transaction: a save that fails
+/// decides nothing, and of two that are first at the same time the later one finds what the earlier
+/// decided.
+package struct FieldStore: Sendable {
+    let database: Database
+    let types: FieldTypes
+
+    package struct StoredField: Sendable, Equatable {
+        package let className: String
+        package let name: String
+        package let type: FieldType
+        package let since: Instant
+    }
+
+    /// All of an app, by class and name.
+    package func list(app: String) async throws -> [StoredField] {
+        try await database.execute(
+            """
+            SELECT class, name, type, created_at FROM app_fields WHERE app = $1
+            ORDER BY class, name
+            """,
+            [.text(app)]
+        ).rows.map { row in
+            StoredField(
+                className: try row.text("class"),
+                name: try row.text("name"),
+                type: try Self.type(row),
+                since: try row.instant("created_at")
+            )
+        }
+    }
+
+    /// Forgets what a field holds: the next value decides. What is kept stays as it is. Replicas are
+    /// told.
+    ///
+    /// - Returns: Whether there was such a field.
+    package func drop(app: String, className: String, name: String) async throws -> Bool {
+        try await database.transaction { transaction in
+            // The app first, as who saves does.
+            _ = try await transaction.execute(
+                "UPDATE apps SET fields_version = fields_version + 1 WHERE id = $1",
+                [.text(app)]
+            )
+            let dropped = try await transaction.execute(
+                "DELETE FROM app_fields WHERE app = $1 AND class = $2 AND name = $3",
+                [.text(app), .text(className), .text(name)]
+            )
+            _ = try await transaction.execute(
+                "SELECT pg_notify('\(StorageChannel.credentials.rawValue)', $1)",
+                [.text(app)]
+            )
+            return dropped.affectedRows > 0
+        }
+    }
+
+    /// Looks at what a save is about to do, by what is known here.
+    ///
+    /// - Parameters:
+    ///   - uses: The fields that it gives values.
+    ///   - app: The app's id.
+    ///   - className: `_Installation` or `_User`.
+    ///   - version: Of the app's fields, as its caller knows it: what is known of another one is read
+    ///     anew.
+    /// - Returns: What the save has to learn when it is written; nothing, as a rule.
+    /// - Throws: `FieldMismatch`; `InstallationError` for a name that no field may have.
+    package func check(
+        _ uses: [FieldUse],
+        app: String,
+        className: String,
+        version: FieldsVersion
+    ) async throws -> NewFields {
+        var own: [FieldUse] = []
+        for use in uses {
+            // From here on names are ASCII, and so what their bytes are.
+            if let problem = FieldName.problem(use.name) { throw problem }
+            guard let type = FieldType.fixed(use.name, of: className) else {
+                own.append(use)
+                continue
+            }
+            try use.require(type, of: className)
+        }
+        let owner = FieldOwner(app: app, className: className)
+        guard !own.isEmpty else { return NewFields(owner, version) }
+        var known = try await known(of: owner, version)
+        var room = FieldTypes.maximumFields - known.count
+        var new = NewFields(owner, version)
+        for use in own {
+            if let type = known[use.name] {
+                try use.require(type, of: className)
+            } else if room > 0 {
+                room -= 1
+                known[use.name] = use.type
+                new.fields.append(use)
+            }
+        }
+        return new
+    }
+
+    private func known(
+        of owner: FieldOwner,
+        _ version: FieldsVersion
+    ) async throws -> [String: FieldType] {
+        if let known = self.types.known(of: owner, version) { return known }
+        let rows = try await database.execute(
+            "SELECT name, type FROM app_fields WHERE app = $1 AND class = $2",
+            [.text(owner.app), .text(owner.className)]
+        ).rows
+        var types: [String: FieldType] = [:]
+        for row in rows { types[try row.text("name")] = try Self.type(row) }
+        self.types.remember(types, of: owner, version)
+        return types
+    }
+
+    // MARK: Learning
+
+    /// What a transaction does last, so that whoever waits for what it decides waits for its commit
+    /// alone: decide, then read what is decided.
+    static func statements(
+        learning fields: [DecidedField]
+    ) -> [(sql: String, parameters: [PostgresValue])] {
+        let fields = fields.sorted { $0.key < $1.key }
+        let parameters: [PostgresValue] = [
+            .textArray(fields.map(\.key.owner.app)), .textArray(fields.map(\.key.owner.className)),
+            .textArray(fields.map(\.key.name)),
+        ]
+        return [
+            (
+                """
+                WITH w AS (
+                    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                        AS w(app, class, name, type)
+                ), owners AS (
+                    SELECT o.app, o.class, \(FieldTypes.maximumFields) - (SELECT count(*) FROM (
+                        SELECT FROM app_fields f WHERE f.app = o.app AND f.class = o.class
+                        LIMIT \(FieldTypes.maximumFields)) AS c) AS room
+                    FROM (SELECT DISTINCT app, class FROM w) AS o
+                ), numbered AS (
+                    SELECT w.*, o.room, row_number() OVER (PARTITION BY w.app, w.class
+                        ORDER BY w.name COLLATE "C") AS number
+                    FROM w JOIN owners o ON o.app = w.app AND o.class = w.class
+                )
+                INSERT INTO app_fields (app, class, name, type)
+                SELECT app, class, name, type FROM numbered WHERE number <= room
+                ORDER BY app COLLATE "C", class COLLATE "C", name COLLATE "C"
+                ON CONFLICT DO NOTHING
+                """, parameters + [.textArray(fields.map(\.type.text))]
+            ),
+            (
+                """
+                SELECT f.app, f.class, f.name, f.type
+                FROM unnest($1::text[], $2::text[], $3::text[]) AS w(app, class, name)
+                CROSS JOIN LATERAL (SELECT * FROM app_fields f WHERE f.app = w.app
+                    AND f.class = w.class AND f.name = w.name) AS f
+                """, parameters
+            ),
+        ]
+    }
+
+    /// What the second of those statements found.
+    static func decided(_ rows: PostgresRows) throws -> [DecidedField] {
+        try rows.map { row in
+            DecidedField(
+                key: FieldKey(
+                    owner: FieldOwner(
+                        app: try row.text("app"),
+                        className: try row.text("class")
+                    ),
+                    name: try row.text("name")
+                ),
+                type: try type(row)
+            )
+        }
+    }
+
+    /// For a transaction of one save.
+    ///
+    /// - Throws: `FieldMismatch` where another decided otherwise.
+    static func learn(_ new: NewFields, _ transaction: PostgresTransaction) async throws {
+        guard !new.fields.isEmpty else { return }
+        let results = try await transaction.pipeline(statements(learning: new.decided))
+        let types = Dictionary(
+            try decided(results[1].rows).map { ($0.key.name, $0.type) },
+            uniquingKeysWith: { first, _ in first }
+        )
+        for use in new.fields {
+            if let type = types[use.name] { try use.require(type, of: new.owner.className) }
+        }
+    }
+
+    private static func type(_ row: PostgresRow) throws -> FieldType {
+        guard let type = FieldType(text: try row.text("type")) else {
+            throw StorageError(.corrupt, "a field has a type that is not known")
+        }
+        return type
+    }
+}

@@ -1,0 +1,99 @@
+import Postgres
+package import PushCore
+
+extension InstallationStore {
+    /// The installations that a condition selects; the nearest first where it asks for such.
+    ///
+    /// - Throws: `WhereError` for a condition over what is not kept, `StorageError` where the
+    ///   database fails, its statement timeout included; `PageTooLarge`.
+    package func query(
+        app: String,
+        where condition: Where,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> [Installation] {
+        try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
+    }
+
+    /// The same as far as one answer goes.
+    package func page(
+        app: String,
+        where condition: Where,
+        order: [SortKey] = [],
+        limit: Int = 100,
+        skip: Int = 0
+    ) async throws -> ObjectPage<Installation> {
+        let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
+        if condition.isIndexed(in: .installations),
+            let found = try await queryFew(app, condition, order, limit, skip)
+        {
+            return found
+        }
+        var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+        let selected = try compiler.installations(condition, as: "n")
+        let order = compiler.order(order, of: condition, as: "n")
+        let page = """
+            SELECT \(InstallationRow.columns) FROM installations n WHERE n.app = $1 AND \(selected)
+            ORDER BY \(order) LIMIT \(compiler.bind(.integer(limit)))
+            OFFSET \(compiler.bind(.integer(skip)))
+            """
+        let rows = try await database.ask(
+            PageBound.statement(page, weight: Self.weight),
+            compiler.parameters
+        ).rows
+        return try PageBound.read(Array(rows), InstallationRow.read)
+    }
+
+    /// The bytes of one in an answer.
+    private static let weight = """
+        octet_length(fields::text) + octet_length(array_to_string(channels, '","'))
+        """
+
+    /// The same where few are selected; `nil` where there are more.
+    private func queryFew(
+        _ app: String,
+        _ condition: Where,
+        _ order: [SortKey],
+        _ limit: Int,
+        _ skip: Int
+    ) async throws -> ObjectPage<Installation>? {
+        var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+        let statement = try compiler.few(
+            condition,
+            order,
+            limit: limit,
+            skip: skip,
+            in: .installations,
+            columns: InstallationRow.columns,
+            weight: Self.weight
+        )
+        let rows = try await database.ask(statement, compiler.parameters).rows
+        return try WhereCompiler.few(in: rows).map {
+            try PageBound.read($0, InstallationRow.read)
+        }
+    }
+
+    package func count(app: String, where condition: Where) async throws -> Int {
+        var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+        let condition = try compiler.installations(condition, as: "n")
+        return try await database.ask(
+            "SELECT count(*) AS count FROM installations n WHERE n.app = $1 AND \(condition)",
+            compiler.parameters
+        ).first?.integer("count") ?? 0
+    }
+
+    /// How the database would count what a condition selects: its plan, a line for each step. Holds
+    /// the condition's values.
+    package func plan(app: String, where condition: Where) async throws -> String {
+        var compiler = WhereCompiler(app: app, parameters: [.text(app)])
+        let condition = try compiler.installations(condition, as: "n")
+        return try await database.ask(
+            """
+            EXPLAIN SELECT count(*) AS count FROM installations n
+            WHERE n.app = $1 AND \(condition)
+            """,
+            compiler.parameters
+        ).rows.map { try $0.text("QUERY PLAN") }.joined(separator: "\n")
+    }
+}

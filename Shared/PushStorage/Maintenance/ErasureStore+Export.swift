@@ -1,0 +1,218 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// Everything that is stored of a subject.
+package struct SubjectExport: Sendable {
+    package var installations: [JSONValue] = []
+    package var identity: JSONValue?
+    package var deliveries: [JSONValue] = []
+    package var pushes: [JSONValue] = []
+    package var auditEntries: [JSONValue] = []
+    /// Whether the audit says that somebody was served with it, not only that he asked: whoever names
+    /// an id leaves that much of it, alone or in a batch, which does not tell how its items ended.
+    package var wasDealtWith = false
+    /// There is more than `ErasureStore.exportLimit` of something, or more than
+    /// `ErasureStore.exportBytes` of pushes and deliveries.
+    package var isTruncated = false
+
+    package var isEmpty: Bool {
+        installations.isEmpty && identity == nil && deliveries.isEmpty && pushes.isEmpty
+            && !wasDealtWith
+    }
+
+    package var counts: JSONObject {
+        [
+            "installations": JSONValue(installations.count),
+            "identities": JSONValue(identity == nil ? 0 : 1),
+            "deliveries": JSONValue(deliveries.count), "pushes": JSONValue(pushes.count),
+            "auditEntries": JSONValue(auditEntries.count),
+        ]
+    }
+
+    package func json(of subject: Subject, at time: Instant) -> JSONObject {
+        [
+            "app": .string(subject.app), "kind": .string(subject.kind.rawValue),
+            "id": .string(subject.id), "exportedAt": .string(time.iso8601),
+            "installations": .array(installations), "identity": identity ?? .null,
+            "deliveries": .array(deliveries), "pushes": .array(pushes),
+            "auditEntries": .array(auditEntries), "truncated": .bool(isTruncated),
+        ]
+    }
+}
+
+extension ErasureStore {
+    /// Deliveries, pushes and audit entries of one export, each.
+    package static let exportLimit = 10_000
+    /// Pushes and deliveries of one export, as text.
+    package static let exportBytes = 16 << 20
+    /// Pushes that are read at once, as what they come to is known only then.
+    private static let pushesAtOnce = 50
+
+    /// Reads what is stored of a subject: its installations and identity, its deliveries for as long
+    /// as these are kept, the pushes that name it, and what the audit says of it.
+    package func export(_ subject: Subject) async throws -> SubjectExport {
+        var export = SubjectExport()
+        let (names, installations) = try await database.transaction { transaction in
+            try await Self.resolve(subject, isLocking: false, transaction)
+        }
+        export.installations = installations.map { Self.shown($0) }
+        if subject.kind == .identity {
+            export.identity = try await database.execute(
+                """
+                SELECT id, fields, created_at, updated_at FROM identities
+                WHERE app = $1 AND id = $2
+                """,
+                [.text(subject.app), .text(subject.id)]
+            ).first.map(Self.shownIdentity)
+        }
+        try await exportPushes(subject, names, into: &export)
+        let entries = try await database.execute(
+            """
+            SELECT \(AuditStore.columns) FROM audit WHERE app = $1 AND targets && $2::text[]
+            ORDER BY at DESC, id DESC LIMIT $3
+            """,
+            [
+                .text(subject.app), .textArray(names.texts.sorted()), .integer(Self.exportLimit),
+            ]
+        ).rows
+        for entry in try entries.map(AuditStore.entry) {
+            export.auditEntries.append(.object(entry.json))
+            let isServed = entry.status < 400 && entry.detail["items"] == nil
+            if isServed { export.wasDealtWith = true }
+        }
+        if entries.count == Self.exportLimit { export.isTruncated = true }
+        return export
+    }
+
+    private func exportPushes(
+        _ subject: Subject,
+        _ names: SubjectNames,
+        into export: inout SubjectExport
+    ) async throws {
+        var cursor: (Int64?, String?) = (nil, nil)
+        var bytes = 0
+        while true {
+            let after = cursor
+            let page = try await database.transaction { transaction in
+                try await IndexPlan.require(transaction)
+                return try await Self.page(of: subject.app, names, after: after, transaction)
+            }
+            guard let last = page.last else { return }
+            cursor = (last.0, last.1)
+            let named = page.ids.filter(page.named.contains)
+            let delivered = page.ids.filter(page.delivered.contains)
+            for start in stride(from: 0, to: named.count, by: Self.pushesAtOnce) {
+                let some = named[start..<min(start + Self.pushesAtOnce, named.count)]
+                let pushes = try await PushStore(database: database).find(Set(some))
+                for id in some {
+                    guard let push = pushes[id].map(Self.shown) else { continue }
+                    bytes += push.bytes.count
+                    guard bytes <= Self.exportBytes else {
+                        export.isTruncated = true
+                        return
+                    }
+                    export.pushes.append(push)
+                }
+            }
+            for delivery in try await deliveries(of: delivered, names) {
+                bytes += delivery.bytes.count
+                guard bytes <= Self.exportBytes else {
+                    export.isTruncated = true
+                    return
+                }
+                export.deliveries.append(delivery)
+            }
+            guard max(export.pushes.count, export.deliveries.count) <= Self.exportLimit else {
+                export.pushes = Array(export.pushes.prefix(Self.exportLimit))
+                export.deliveries = Array(export.deliveries.prefix(Self.exportLimit))
+                export.isTruncated = true
+                return
+            }
+            guard page.isFull else { return }
+        }
+    }
+
+    private func deliveries(
+        of pushIDs: [String],
+        _ names: SubjectNames
+    ) async throws -> [JSONValue] {
+        guard !pushIDs.isEmpty else { return [] }
+        return try await database.execute(
+            """
+            SELECT d.push_id, d.installation_id, d.provider, d.environment, d.token, d.locale,
+                d.apns_topic, d.state, d.attempts, d.last_status, d.last_reason,
+                d.provider_message_id, d.template_values, d.badge, d.created_at, d.updated_at
+            FROM pushes p JOIN deliveries d ON d.day = (p.created_at AT TIME ZONE 'UTC')::date
+                AND d.push_id = p.id AND d.target = ANY ($2::text[])
+            WHERE p.id = ANY ($1::uuid[]) ORDER BY d.created_at, d.push_id, d.target
+            """,
+            [.uuidArray(pushIDs.sorted()), .textArray(names.targets)]
+        ).rows.map(Self.shownDelivery)
+    }
+
+    private static func shown(_ installation: Installation) -> JSONValue {
+        var object = installation.object
+        object["objectId"] = .string(installation.objectID)
+        object["createdAt"] = .string(installation.createdAt.iso8601)
+        object["updatedAt"] = .string(installation.updatedAt.iso8601)
+        if let reason = installation.invalidReason { object["invalidReason"] = .string(reason) }
+        return .object(object)
+    }
+
+    private static func shownIdentity(_ row: PostgresRow) throws -> JSONValue {
+        var object = try row.json("fields").object ?? [:]
+        object["objectId"] = .string(try row.text("id"))
+        object["createdAt"] = .string(try row.instant("created_at").iso8601)
+        object["updatedAt"] = .string(try row.instant("updated_at").iso8601)
+        return .object(object)
+    }
+
+    private static func shown(_ push: StoredPush) -> JSONValue {
+        [
+            "pushId": .string(push.id), "eventId": .string(push.eventID),
+            "status": .string(push.status.rawValue),
+            "createdAt": .string(push.createdAt.iso8601), "request": .object(push.request),
+        ]
+    }
+
+    private static func shownDelivery(_ row: PostgresRow) throws -> JSONValue {
+        let state = DeliveryState(rawValue: try row.integer("state")) ?? .pending
+        var object: JSONObject = [
+            "pushId": .string(try row.uuid("push_id")),
+            "provider": .string(try row.text("provider")),
+            "environment": .string(try row.text("environment")),
+            "outcome": .string(state.outcome?.rawValue ?? "pending"),
+            "attempts": JSONValue(try row.integer("attempts")),
+            "createdAt": .string(try row.instant("created_at").iso8601),
+            "updatedAt": .string(try row.instant("updated_at").iso8601),
+        ]
+        for (key, value) in [
+            ("installationId", try row.textOrNil("installation_id")),
+            ("token", try row.textOrNil("token").flatMap { $0.isEmpty ? nil : $0 }),
+            ("locale", try row.textOrNil("locale")),
+            ("apnsTopic", try row.textOrNil("apns_topic")),
+            ("reason", try row.textOrNil("last_reason")),
+            ("providerMessageId", try row.textOrNil("provider_message_id")),
+        ] {
+            if let value { object[key] = .string(value) }
+        }
+        if let status = try row.integerOrNil("last_status") { object["status"] = JSONValue(status) }
+        if let badge = try row.integerOrNil("badge") { object["badge"] = JSONValue(badge) }
+        object["values"] = try row.jsonOrNil("template_values")
+        return .object(object)
+    }
+}
+
+extension AuditEntry {
+    package var json: JSONObject {
+        var object: JSONObject = [
+            "at": .string(at.iso8601), "app": .string(app), "actor": .string(actor),
+            "action": .string(action), "targets": .array(targets.map(JSONValue.string)),
+            "status": JSONValue(status),
+        ]
+        if let address { object["address"] = .string(address) }
+        if !detail.isEmpty { object["detail"] = .object(detail) }
+        return object
+    }
+}

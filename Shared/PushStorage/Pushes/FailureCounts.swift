@@ -1,0 +1,96 @@
+import JSON
+import Postgres
+import PushCore
+
+/// Why deliveries of a push failed, counted in `pushes.failures` in the statement that changes its
+/// books: a list of `{"provider", "reason", "count"}`, `NULL` as long as none did. A row of its own
+/// for each reason would be written by every batch of every push, and would have to be deleted.
+enum FailureCounts {
+    /// Reasons that a push keeps apart; what is beyond is counted as its provider's "other".
+    static let maximumReasons = 32
+    static let other = "other"
+
+    /// The reason as it is counted, of a row of `deliveries`; `FailureCount.reason` in SQL.
+    static func reasonSQL(_ row: String) -> String {
+        """
+        CASE WHEN starts_with(\(row).last_reason, '\(FailureCount.tooLarge)')
+                THEN '\(FailureCount.tooLarge)'
+            WHEN \(row).last_reason <> '' THEN left(\(row).last_reason, 200)
+            ELSE coalesce('status ' || \(row).last_status, 'no reason given') END
+        """
+    }
+
+    /// What is `known`, a `jsonb`, with what is `added`, a query of (provider, reason, count). A
+    /// reason that has its place keeps it; the most frequent of the new ones take those left.
+    static func mergeSQL(_ known: String, _ added: String) -> String {
+        """
+        (SELECT jsonb_agg(jsonb_build_object('provider', f.provider, 'reason', f.reason,
+                'count', f.count) ORDER BY f.count DESC, f.provider, f.reason)
+            FROM (SELECT s.provider,
+                    CASE WHEN s.place <= \(maximumReasons) THEN s.reason ELSE '\(other)' END
+                        AS reason,
+                    sum(s.count)::bigint AS count
+                FROM (SELECT u.provider, u.reason, sum(u.count) AS count,
+                        row_number() OVER (ORDER BY u.reason = '\(other)' DESC,
+                            bool_or(u.is_known) DESC, sum(u.count) DESC, u.provider, u.reason)
+                            AS place
+                    FROM (SELECT k.provider, k.reason, k.count, true AS is_known
+                            FROM jsonb_to_recordset(coalesce(\(known), '[]'))
+                                AS k(provider text, reason text, count bigint)
+                        UNION ALL
+                        SELECT a.provider, a.reason, a.count, false FROM (\(added))
+                            AS a(provider, reason, count)) u
+                    GROUP BY u.provider, u.reason) s
+                GROUP BY 1, 2) f)
+        """
+    }
+
+    /// The query of what is added, out of a parameter.
+    static func querySQL(_ parameter: String) -> String {
+        """
+        SELECT i.provider, i.reason, i.count FROM jsonb_to_recordset(\(parameter)::jsonb)
+            AS i(provider text, reason text, count bigint)
+        """
+    }
+
+    static func read(_ value: JSONValue?) -> [FailureCount] {
+        (value?.array ?? []).compactMap { item in
+            guard let provider = item["provider"]?.string.flatMap(Platform.init(rawValue:)),
+                let reason = item["reason"]?.string, let count = item["count"]?.integer
+            else { return nil }
+            return FailureCount(provider: provider, reason: reason, count: count)
+        }
+    }
+}
+
+/// The failures of one batch, before they are written. Pure.
+struct FailureTally: Equatable {
+    private struct Key: Hashable {
+        var provider: Platform
+        /// In bytes: reasons come from outside.
+        var reason: [UInt8]
+    }
+
+    private var counts: [Key: Int] = [:]
+
+    mutating func add(_ provider: Platform, reason: String?, status: Int?) {
+        let reason = FailureCount.reason(reason, status: status)
+        counts[Key(provider: provider, reason: Array(reason.utf8)), default: 0] += 1
+    }
+
+    /// As `FailureCounts.querySQL` reads it; `NULL` where nothing failed.
+    var parameter: PostgresValue {
+        guard !counts.isEmpty else { return .null }
+        return .json(
+            .array(
+                counts.map { key, count in
+                    [
+                        "provider": .string(key.provider.rawValue),
+                        "reason": .string(String(decoding: key.reason, as: UTF8.self)),
+                        "count": JSONValue(count),
+                    ]
+                }
+            )
+        )
+    }
+}

@@ -1,0 +1,51 @@
+package import JSON
+package import PushCore
+
+/// A push that came in and is to be kept.
+package struct NewPush: Sendable {
+    package var id: String
+    package var app: String
+    package var eventSource: String
+    package var eventID: String
+    /// As it came.
+    package var object: JSONObject
+    /// What it means.
+    package var request: PushRequest
+    package var expiresAt: Instant?
+    /// When it is to be released; `nil`: at once.
+    package var releaseAt: Instant?
+
+    package init(
+        id: String,
+        app: String,
+        eventSource: String,
+        eventID: String,
+        object: JSONObject,
+        request: PushRequest,
+        expiresAt: Instant?,
+        releaseAt: Instant? = nil
+    ) {
+        self.id = id
+        self.app = app
+        self.eventSource = eventSource
+        self.eventID = eventID
+        self.object = object
+        self.request = request
+        self.expiresAt = expiresAt
+        self.releaseAt = releaseAt
+    }
+
+    var lane: Int { request.isDirect ? 0 : 1 }
+
+    var notes: JSONObject {
+        var notes: JSONObject = [:]
+        if !request.unknownFields.isEmpty {
+            // Field names may hold what `jsonb` refuses.
+            let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
+            notes["unknownFields"] = .array(names.map(JSONValue.string))
+        }
+        // Here it can be searched for; the request itself is never looked into.
+        if let label = request.notificationLabel { notes["notificationId"] = .string(label) }
+        return notes
+    }
+}

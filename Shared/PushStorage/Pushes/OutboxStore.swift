@@ -1,0 +1,151 @@
+import JSON
+import Postgres
+
+/// A record on its way to Kafka, kept until the broker has acknowledged it.
+package struct OutboxRecord: Sendable, Equatable {
+    package var kafkaTopic: String
+    package var key: [UInt8]?
+    package var value: [UInt8]
+    package var headers: [Header]
+
+    package struct Header: Sendable, Equatable {
+        package var name: String
+        package var value: String
+
+        package init(_ name: String, _ value: String) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    package init(kafkaTopic: String, key: [UInt8]?, value: [UInt8], headers: [Header] = []) {
+        self.kafkaTopic = kafkaTopic
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+}
+
+/// A record that a relay has to bring to Kafka.
+package struct ClaimedOutboxRecord: Sendable, Equatable {
+    package var id: Int
+    /// Whose claim it is: until when it is hidden, in microseconds since 1970.
+    fileprivate var claim: Int64
+    package var record: OutboxRecord
+
+    fileprivate static func read(_ row: PostgresRow) throws -> ClaimedOutboxRecord {
+        ClaimedOutboxRecord(
+            id: try row.integer("id"),
+            claim: try row.timestampMicroseconds("due_at"),
+            record: OutboxRecord(
+                kafkaTopic: try row.text("kafka_topic"),
+                key: try row.bytesOrNil("key"),
+                value: try row.bytes("value"),
+                headers: (try row.json("headers").array ?? []).compactMap { pair in
+                    guard let name = pair[0]?.string, let value = pair[1]?.string else {
+                        return nil
+                    }
+                    return OutboxRecord.Header(name, value)
+                }
+            )
+        )
+    }
+}
+
+/// What Kafka said of a record. The raw values are those of the SQL.
+package enum OutboxVerdict: Int, Sendable {
+    /// It is kept.
+    case acknowledged = 0
+    /// Kafka is away, or slow, or takes nothing from us: nothing is known against the record.
+    case unavailable = 1
+    /// This record, as it is, is not taken.
+    case refused = 2
+}
+
+package struct OutboxStore: Sendable {
+    let database: Database
+
+    /// A relay that dies leaves what it claimed to the others after this. Longer than a relay waits
+    /// for Kafka, or each outage would send records twice.
+    package static let leaseSeconds = 15
+
+    /// Takes records that are due, those that have waited longest first, and hides them from other
+    /// relays until the lease ends. A relay that outlives its lease sends them beside another, which
+    /// event keys absorb.
+    ///
+    /// - Returns: At most `limit`, by id; empty when nothing is due.
+    package func claim(limit: Int = 500) async throws -> [ClaimedOutboxRecord] {
+        try await database.execute(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT id FROM outbox WHERE due_at <= now()
+                ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
+            UPDATE outbox o SET due_at = now() + make_interval(secs => $2)
+            FROM due WHERE o.id = due.id
+            RETURNING o.id, o.due_at, o.kafka_topic, o.key, o.value, o.headers
+            """,
+            [.integer(min(max(limit, 1), 10_000)), .integer(Self.leaseSeconds)]
+        ).rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id }
+    }
+
+    /// Writes down what became of claimed records, all or none: what Kafka keeps is deleted, what it
+    /// could not be asked about is due again in its old place, and what it refused waits longer each
+    /// time, up to five minutes, so that it stands in nobody's way. Records that another relay has
+    /// claimed since are left to it.
+    package func finish(_ verdicts: [(ClaimedOutboxRecord, OutboxVerdict)]) async throws {
+        let ordered = verdicts.sorted { $0.0.id < $1.0.id }
+        _ = try await database.execute(
+            """
+            WITH said AS MATERIALIZED (
+                SELECT o.id, s.verdict, o.due_at = s.claim AS is_ours
+                FROM unnest($1::bigint[], $2::timestamptz[], $3::smallint[])
+                    AS s(id, claim, verdict)
+                JOIN outbox o ON o.id = s.id
+                ORDER BY o.id FOR UPDATE OF o
+            ), kept AS (
+                DELETE FROM outbox o USING said WHERE o.id = said.id AND said.verdict = 0
+            )
+            UPDATE outbox o SET
+                refusals = o.refusals + CASE WHEN said.verdict = 2 THEN 1 ELSE 0 END,
+                due_at = CASE WHEN said.verdict = 2 THEN now() + least(
+                        interval '5 minutes', interval '1 second' * power(2, least(o.refusals, 10)))
+                    ELSE o.created_at END
+            FROM said WHERE o.id = said.id AND said.verdict <> 0 AND said.is_ours
+            """,
+            [
+                .integerArray(ordered.map(\.0.id)), .timestampArray(ordered.map(\.0.claim)),
+                .integerArray(ordered.map(\.1.rawValue)),
+            ]
+        )
+    }
+
+    /// How many records wait.
+    package func count() async throws -> Int {
+        try await database.execute("SELECT count(*) AS count FROM outbox").first?
+            .integer("count") ?? 0
+    }
+
+    static func append(
+        _ records: [OutboxRecord],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        _ = try await transaction.execute(
+            """
+            INSERT INTO outbox (kafka_topic, key, value, headers)
+            SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::jsonb[])
+            """,
+            [
+                .textArray(records.map(\.kafkaTopic)), .bytesArray(records.map(\.key)),
+                .bytesArray(records.map(\.value)),
+                .jsonArray(
+                    records.map { record in
+                        .array(record.headers.map { [.string($0.name), .string($0.value)] })
+                    }
+                ),
+            ]
+        )
+        _ = try await transaction.execute(
+            "SELECT pg_notify('\(StorageChannel.outbox.rawValue)', '')"
+        )
+    }
+}
