@@ -73,9 +73,15 @@ struct HostileTextTests {
     @Test("More values than a body may hold are refused by the surface's own error")
     func values() throws {
         let many = Array(("[" + String(repeating: "[],", count: BodyLimits.values) + "[]]").utf8)
-        #expect { try LeanCloudCall.parse(many) } throws: { error in
+        #expect { try LeanCloudCall.parse(many, forMaster: true) } throws: { error in
             (error as? ObjectError)?.code == 107
         }
+        // Whoever has the app key alone has a tenth of that.
+        let few = Array(
+            ("[" + String(repeating: "[],", count: BodyLimits.valuesOfClients) + "[]]").utf8
+        )
+        #expect(throws: LeanCloudError.self) { try LeanCloudCall.parse(few, forMaster: false) }
+        #expect(throws: Never.self) { try LeanCloudCall.parse(few, forMaster: true) }
         let call = try HTTPServerRequest(
             .post,
             "/parse/push",

@@ -34,7 +34,7 @@ struct LeanCloudCall: Sendable {
         switch body {
         case .none: throw .malformedJSON("expected an object")
         case .value(let given): value = given
-        case .bytes(let bytes): value = try Self.parse(bytes)
+        case .bytes(let bytes): value = try Self.parse(bytes, forMaster: caller.isMaster)
         }
         guard let object = value.object else { throw .malformedJSON("expected an object") }
         return object
@@ -48,12 +48,15 @@ struct LeanCloudCall: Sendable {
         }
     }
 
-    static func parse(_ bytes: [UInt8]) throws(LeanCloudError) -> JSONValue {
+    static func parse(
+        _ bytes: [UInt8],
+        forMaster isMaster: Bool
+    ) throws(LeanCloudError) -> JSONValue {
         do {
             return try JSONValue.parse(
                 bytes,
                 maximumDepth: maximumDepth,
-                maximumValues: BodyLimits.values
+                maximumValues: BodyLimits.values(forMaster: isMaster)
             )
         } catch {
             throw .malformedJSON(error.description)
@@ -103,7 +106,7 @@ struct LeanCloudCall: Sendable {
     func json(_ name: String) throws(LeanCloudError) -> JSONValue? {
         guard let value = parameter(name) else { return nil }
         guard let text = value.string else { return value }
-        return try Self.parse(Array(text.utf8))
+        return try Self.parse(Array(text.utf8), forMaster: caller.isMaster)
     }
 
     func condition() throws -> Where? {

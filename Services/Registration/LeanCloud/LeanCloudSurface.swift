@@ -87,7 +87,7 @@ struct LeanCloudSurface: Sendable {
             ) {
                 throw LeanCloudError.signatureTooOld
             }
-            let incoming = try LeanCloudRequest(request)
+            let incoming = try LeanCloudRequest(request, forMaster: caller.isMaster)
             visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
             guard let handler = handlers[incoming.method] else {
                 throw LeanCloudError.wrongMethod
@@ -171,9 +171,12 @@ struct LeanCloudRequest {
         "_ClientVersion", "_InstallationId", "_SessionToken",
     ]
 
-    init(_ request: HTTPServerRequest) throws(LeanCloudError) {
+    init(
+        _ request: HTTPServerRequest,
+        forMaster isMaster: Bool = false
+    ) throws(LeanCloudError) {
         let query = JSONObject(request.query.reversed().map { ($0.name, .string($0.value)) })
-        guard let form = try Self.form(in: request) else {
+        guard let form = try Self.form(in: request, forMaster: isMaster) else {
             method = request.method == .head ? .get : request.method
             parameters = query
             production = Self.production(request)
@@ -211,8 +214,12 @@ struct LeanCloudRequest {
     }
 
     /// A POST of plain text that names a method or an app in its body.
-    private static func form(in request: HTTPServerRequest) throws(LeanCloudError) -> JSONObject? {
-        guard mayBeForm(request), let object = try LeanCloudCall.parse(request.body).object,
+    private static func form(
+        in request: HTTPServerRequest,
+        forMaster isMaster: Bool
+    ) throws(LeanCloudError) -> JSONObject? {
+        guard mayBeForm(request),
+            let object = try LeanCloudCall.parse(request.body, forMaster: isMaster).object,
             object["_method"] != nil || object["_ApplicationId"] != nil
         else { return nil }
         return object

@@ -39,7 +39,7 @@ extension LeanCloudSurface {
         _ request: JSONObject,
         _ call: LeanCloudCall
     ) async throws -> LeanCloudAnswer {
-        var body = try Self.inOneForm(request)
+        var body = try Self.inOneForm(request, of: call.caller)
         try Self.checkSize(body)
         // The header decides where the body is silent; absent means production.
         if body["prod"] == nil, let header = call.prodHeader, header != "1" {
@@ -55,11 +55,17 @@ extension LeanCloudSurface {
 
     /// What SDKs write in forms of their own, in that of the documentation: the Objective-C one sends
     /// `where` as JSON text, the Android one an end as a typed Date.
-    private static func inOneForm(_ request: JSONObject) throws(LeanCloudError) -> JSONObject {
+    private static func inOneForm(
+        _ request: JSONObject,
+        of caller: Caller
+    ) throws(LeanCloudError) -> JSONObject {
         var body = request
         if let text = request["where"]?.string {
             do throws(LeanCloudError) {
-                body["where"] = try LeanCloudCall.parse(Array(text.utf8))
+                body["where"] = try LeanCloudCall.parse(
+                    Array(text.utf8),
+                    forMaster: caller.isMaster
+                )
             } catch {
                 throw LeanCloudError(code: error.code, "where: \(error.description)")
             }

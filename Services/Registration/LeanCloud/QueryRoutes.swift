@@ -69,7 +69,12 @@ extension LeanCloudSurface {
         var values: [JSONValue] = []
         if var given = try call.json("pvalues") {
             // The Python client sends the JSON text of a JSON text.
-            if let text = given.string { given = try LeanCloudCall.parse(Array(text.utf8)) }
+            if let text = given.string {
+                given = try LeanCloudCall.parse(
+                    Array(text.utf8),
+                    forMaster: call.caller.isMaster
+                )
+            }
             guard let list = given.array else {
                 throw LeanCloudError(code: 107, "pvalues must be an array.")
             }

@@ -34,7 +34,7 @@ package struct ParseCall: Sendable, Equatable {
         _ request: HTTPServerRequest,
         from credential: ParseCredential?
     ) throws(ObjectError) {
-        parameters = try Self.object(request.body)
+        parameters = try Self.object(request.body, forMaster: credential?.masterKey != nil)
         method = request.method
         if let override = parameters.removeValue(forKey: "_method") {
             guard let name = override.string, let meant = HTTPMethod(rawValue: name.uppercased())
@@ -102,14 +102,17 @@ package struct ParseCall: Sendable, Equatable {
         text.utf8.count <= maximumNameBytes && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
 
-    private static func object(_ body: [UInt8]) throws(ObjectError) -> JSONObject {
+    private static func object(
+        _ body: [UInt8],
+        forMaster isMaster: Bool
+    ) throws(ObjectError) -> JSONObject {
         guard !body.isEmpty else { return [:] }
         let value: JSONValue
         do {
             value = try JSONValue.parse(
                 body,
                 maximumDepth: maximumDepth,
-                maximumValues: BodyLimits.values
+                maximumValues: BodyLimits.values(forMaster: isMaster)
             )
         } catch {
             throw .malformedJSON(error.description)
