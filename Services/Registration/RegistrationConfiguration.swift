@@ -49,7 +49,7 @@ struct RegistrationConfiguration: Sendable {
         KAFKA_BOOTSTRAP_SERVERS   host:port,…; librdkafka's properties as KAFKA_CONFIG_<PROPERTY>
         KAFKA_TOPIC_PREFIX        put before every topic's name
         CARILLON_MASTER_KEYS      id:base64(32 bytes),…: the first seals, all open
-        HTTP_HOST, HTTP_PORT      0.0.0.0, 8080; more in the README
+        HTTP_HOST, HTTP_PORT      0.0.0.0, 8080; more in deploy/guides/operating.md
         OPERATIONS_PORT           /livez, /readyz and /metrics there and nowhere else
         HTTP_ACCESS_LOG           a line a request at info (true)
         RATE_LIMIT_PER_ADDRESS, RATE_LIMIT_PER_KEY (0: none), RATE_LIMIT_FAILURES_PER_ADDRESS (10)
