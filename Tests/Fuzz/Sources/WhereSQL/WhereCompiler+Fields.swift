@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/WhereCompiler+Fields.swift
+../../../../Shared/PushStorage/Where/WhereCompiler+Fields.swift

@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/WhereCompiler.swift
+../../../../Shared/PushStorage/Where/WhereCompiler.swift

@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/WherePattern+Postgres.swift
+../../../../Shared/PushStorage/Where/WherePattern+Postgres.swift

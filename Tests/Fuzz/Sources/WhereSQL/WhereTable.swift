@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/WhereTable.swift
+../../../../Shared/PushStorage/Where/WhereTable.swift
