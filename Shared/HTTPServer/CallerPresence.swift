@@ -81,17 +81,16 @@ package final class CallerPresence: Sendable {
     /// Counts a part of an answer that is gathered before it is sent, until it is. On the handler's
     /// loop.
     ///
-    /// - Returns: False where there is no room for it beside the answers that nobody reads.
+    /// - Returns: False where there is no room for it beside what others gather.
     package func hold(_ bytes: Int) -> Bool {
         guard let server else { return true }
         let all = heldBytes.add(bytes, ordering: .relaxed).newValue
-        defer { server.heldAnswerBytes.add(bytes, ordering: .relaxed) }
-        return server.makeRoom(for: bytes, of: all)
+        return server.gather(bytes) || all <= ServerLoop.smallAnswer
     }
 
     /// The answer is made, or nobody makes it any more.
     func letGo() {
         let held = heldBytes.exchange(0, ordering: .relaxed)
-        if held != 0 { server?.heldAnswerBytes.subtract(held, ordering: .relaxed) }
+        if held != 0 { server?.gatheredBytes.subtract(held, ordering: .relaxed) }
     }
 }

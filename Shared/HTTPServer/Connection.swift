@@ -380,12 +380,16 @@ final class Connection: @unchecked Sendable {
         return startStream(response, of: progress, ticket)
     }
 
-    /// The answer, or that there is no room for it beside those that nobody reads.
+    /// The answer, or that there is no room for it beside those that nobody reads. What was done by a
+    /// request is told in any case.
     private func held(
         _ response: consuming HTTPServerResponse,
         of progress: RequestInProgress
     ) -> HTTPServerResponse {
-        guard driver != nil, !server.makeRoom(for: response.body.count) else { return response }
+        let (bytes, method) = (response.body.count, progress.request.method)
+        guard driver != nil, !server.makeRoom(for: bytes), bytes > ServerLoop.smallAnswer,
+            method == .get || method == .head
+        else { return response }
         server.instruments.refused(503)
         let problem = HTTPProblem(
             status: 503,

@@ -126,6 +126,11 @@ package struct Router: Sendable {
         of request: HTTPServerRequest,
         at route: Route
     ) -> HTTPServerResponse {
+        if error is CancellationError, request.caller.isGone {
+            // Who has ended its side alone may still read this.
+            let left = HTTPProblem(status: 408, detail: "nobody waited for the answer any more")
+            return errorResponse(left, request)
+        }
         let response = errorResponse(error, request)
         if response.status >= 500, !(error is HTTPProblem), !(error is CancellationError) {
             log.error(

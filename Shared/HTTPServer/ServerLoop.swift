@@ -15,6 +15,8 @@ final class ServerLoop: @unchecked Sendable {
     let heldBodyBytes = Atomic<Int>(0)
     /// Of answers that peers have not read, and that are gathered part by part.
     let heldAnswerBytes = Atomic<Int>(0)
+    /// Of answers that are gathered part by part, before they are sent.
+    let gatheredBytes = Atomic<Int>(0)
     /// The connections with more than a small answer of them.
     private var holders: [Int: Connection] = [:]
     /// For HTTP/2 connections from now on; those that are open are told of a change.
@@ -71,7 +73,8 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     private func accept(_ stream: TCPStream, _ tls: TLSContextSource?) {
-        guard limits.admit(stream.remoteAddress) else {
+        // Without an address the peer has gone already, and nothing that it sent could be counted.
+        guard !stream.remoteAddress.isEmpty, limits.admit(stream.remoteAddress) else {
             instruments.refusedConnections.add(1)
             return stream.closeWithReset()
         }
@@ -144,9 +147,8 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Answers that wait for their peers
 
-    /// Never refused, and what holds no more is not closed for others: their number is bounded by
-    /// that of connections and streams.
-    private static let smallAnswer = 16 * 1024
+    /// Never refused; what holds no more is closed for others only where the rest is not enough.
+    static let smallAnswer = 16 * 1024
 
     func countHeldBytes(of connection: Connection, _ bytes: Int, before: Int) {
         if bytes == before { return }
@@ -158,28 +160,39 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     /// Makes room for an answer, if need be by closing connections: first the one whose peer would
-    /// take the longest to read what is held for it, at the pace it has read at so far.
+    /// take the longest to read what is held for it, at the pace it has read at so far. Nobody is
+    /// closed in vain.
     ///
-    /// - Parameters:
-    ///   - bytes: What it needs now.
-    ///   - all: What the whole answer has until now, where it is gathered part by part.
     /// - Returns: False where there is none, and it is too early to tell who reads slowly.
-    func makeRoom(for bytes: Int, of all: Int? = nil) -> Bool {
-        func fits() -> Bool {
-            let held = heldAnswerBytes.load(ordering: .relaxed)
-            return held + bytes <= configuration.maximumHeldAnswerBytes || held == 0
-        }
-        if all ?? bytes <= Self.smallAnswer || fits() { return true }
+    func makeRoom(for bytes: Int) -> Bool {
+        let limit = configuration.maximumHeldAnswerBytes
+        // Or one that is larger than all of it had room only where nobody else has an answer.
+        let needed = min(bytes, limit / 2)
+        func missing() -> Int { heldAnswerBytes.load(ordering: .relaxed) + needed - limit }
+        if missing() <= 0 { return true }
         let now = ContinuousClock.now
-        let slowest = holders.values
-            .compactMap { connection in connection.secondsLeft(now).map { ($0, connection) } }
-            .sorted { $0.0 > $1.0 }
-        for (_, connection) in slowest {
-            instruments.slowReaders.add(1)
-            connection.abort()
-            if fits() { return true }
+        for candidates in [Array(holders.values), Array(connections.values)] {
+            let slowest =
+                candidates
+                .compactMap { connection in connection.secondsLeft(now).map { ($0, connection) } }
+                .sorted { $0.0 > $1.0 }
+            guard slowest.reduce(0, { $0 + $1.1.heldBytes }) >= missing() else { continue }
+            for (_, connection) in slowest {
+                instruments.slowReaders.add(1)
+                connection.abort()
+                if missing() <= 0 { return true }
+            }
         }
         return false
+    }
+
+    /// Counts a part of an answer that is gathered before it is sent. Nobody who reads is closed for
+    /// it: what is gathered has a budget of its own.
+    ///
+    /// - Returns: Whether there was room.
+    func gather(_ bytes: Int) -> Bool {
+        let before = gatheredBytes.add(bytes, ordering: .relaxed).oldValue
+        return before == 0 || before + bytes <= configuration.maximumHeldAnswerBytes
     }
 
     // MARK: Output
