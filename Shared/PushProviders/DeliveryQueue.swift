@@ -5,7 +5,7 @@ final class Delivery {
     let notification: OutgoingNotification
     /// How often a fresh token or connection has already been tried for it.
     var renewals = 0
-    private let deadline: ContinuousClock.Instant
+    fileprivate var deadline: ContinuousClock.Instant
     private let index: Int
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
@@ -31,8 +31,9 @@ final class Delivery {
 /// and of connections that are shared no more than this client's share. Confined to its client's
 /// loop.
 ///
-/// The time that a delivery has counts from `add`. One whose time is up before it was started ends as
-/// not sent, at the next end of another: those have their deadlines too.
+/// The time that a delivery has counts from `add`. One that has less than half of it left when its turn
+/// comes has waited for others where the provider answers, and gets its time anew; where nothing was
+/// answered for so long it ends as not sent. That is at the end of another: those have their deadlines.
 final class DeliveryQueue {
     /// 1 or more. Raising it starts what waits.
     var limit: Int {
@@ -81,6 +82,8 @@ final class DeliveryQueue {
 
     private let share: ConnectionShare?
     private let timeout: Duration
+    /// When the provider last answered anything.
+    private var lastAnswer: ContinuousClock.Instant?
 
     /// - Parameters:
     ///   - limit: See there.
@@ -119,6 +122,7 @@ final class DeliveryQueue {
 
     func finish(_ delivery: Delivery, _ answer: ProviderAnswer) {
         inFlight -= 1
+        if answer.status != nil { lastAnswer = .now }
         delivery.complete(answer)
         share?.giveBack()
         pump()
@@ -160,11 +164,14 @@ final class DeliveryQueue {
             let next = urgent.next() ?? others.next()
         else { return false }
         inFlight += 1
-        if next.timeLeft > .zero {
-            start(next)
-        } else {
-            finish(next, ProviderAnswer(.notSent, reason: "timeout"))
+        if next.timeLeft < timeout / 2 || next.timeLeft == .zero {
+            guard let lastAnswer, .now - lastAnswer < timeout else {
+                finish(next, ProviderAnswer(.notSent, reason: "timeout"))
+                return true
+            }
+            next.deadline = .now + timeout
         }
+        start(next)
         return true
     }
 }

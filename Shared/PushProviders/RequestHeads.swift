@@ -37,6 +37,7 @@ final class DeliveryBatch {
     /// How often its client had been told to withdraw all when it came.
     let round: Int
     private let deadline: ContinuousClock.Instant
+    private let least: Duration
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
     init(
@@ -48,11 +49,13 @@ final class DeliveryBatch {
         self.notifications = notifications
         self.round = round
         deadline = .now + timeout
+        least = timeout / 4
         self.completion = completion
     }
 
-    /// Of the time from hand-over to answer: a wait for a token has used up some, or a first try.
-    var timeLeft: Duration { max(.zero, deadline - .now) }
+    /// Of the time from hand-over to answer: a wait for a token has used up some, or a first try. A
+    /// quarter of it in any case, or an honest provider's answer would come too late.
+    var timeLeft: Duration { max(least, deadline - .now) }
 
     func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
 }

@@ -193,14 +193,30 @@ import Testing
         var started = 0
         queue.start = { _ in started += 1 }
         let answers = Answers()
-        let one = OutgoingNotification(
-            notificationID: "1",
-            target: DeviceTarget(provider: .wns, token: "t"),
-            payload: RenderedPayload(platform: .wns, headers: [], body: [], repeatOverwrites: true)
-        )
-        queue.add([one, one]) { answers.add($0, $1) }
+        queue.add([Self.one, Self.one]) { answers.add($0, $1) }
         #expect(started == 0 && queue.count == 0)
         #expect(answers.all(2)?.allSatisfy { $0.outcome == .notSent } == true)
+    }
+
+    private static let one = OutgoingNotification(
+        notificationID: "1",
+        target: DeviceTarget(provider: .wns, token: "t"),
+        payload: RenderedPayload(platform: .wns, headers: [], body: [], repeatOverwrites: true)
+    )
+
+    @Test("A line that moves is waited in, and who leaves it late has its time none the less")
+    func movingLine() async throws {
+        let queue = DeliveryQueue(limit: 1, timeout: .seconds(1))
+        var started: [Delivery] = []
+        queue.start = { started.append($0) }
+        let answers = Answers()
+        queue.add([Self.one, Self.one]) { answers.add($0, $1) }
+        try await Task.sleep(for: .milliseconds(1100))
+        for turn in 0..<2 {
+            try #require(started.count == turn + 1)
+            queue.finish(started[turn], ProviderAnswer(.accepted, status: 201))
+        }
+        #expect(answers.all(2)?.allSatisfy { $0.outcome == .accepted } == true)
     }
 
     @Test("A provider's words are cut by bytes, whatever characters they make")
