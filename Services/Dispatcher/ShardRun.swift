@@ -58,6 +58,11 @@ final class ShardRun: @unchecked Sendable {
     /// How long what is in flight is waited for when a shard is given back.
     private static let closingWait: Duration = .milliseconds(500)
 
+    /// A page that the database answers for, and that cannot be read, is tried so often.
+    private static let readLimit = 5
+    /// Such a shard is tried again after this long; others have its turn meanwhile.
+    private static let unreadableWaitMilliseconds: Int64 = 60_000
+
     private static let cannotCheckpoint = "checkpoints cannot be written"
 
     let shard: ClaimedShard
@@ -224,6 +229,7 @@ final class ShardRun: @unchecked Sendable {
 
     private func read() async {
         var pause = Pause()
+        var refusals = 0
         while !isOver {
             do {
                 let shards = environment.database.shards
@@ -241,11 +247,29 @@ final class ShardRun: @unchecked Sendable {
                     "a shard cannot be read; trying again",
                     details.merging([.error: .string("\(error)")]) { $1 }
                 )
+                if let error = error as? StorageError, !error.isRetryable { refusals += 1 }
+                if refusals >= Self.readLimit { return await giveUp() }
                 await pause.wait(on: loop)
             }
         }
         isReading = false
         wake()
+    }
+
+    /// What cannot be read keeps no place that others could have. Of a cancelled push the rest is
+    /// suppressed without being told of, as nobody can say who they are.
+    private func giveUp() async {
+        guard shard.isCancelled else {
+            return close(dueAt: Instant.now().adding(milliseconds: Self.unreadableWaitMilliseconds))
+        }
+        do {
+            try await environment.database.shards.endUnread(session: session, shard)
+            drop()
+        } catch let error as StorageError where error.kind == .sessionLost {
+            await engine.abandon(session: session)
+        } catch {
+            close(dueAt: Instant.now().adding(milliseconds: Self.unreadableWaitMilliseconds))
+        }
     }
 
     // MARK: Sending

@@ -130,6 +130,7 @@ extension AppStore {
                     """
                     SELECT DISTINCT push_id FROM shards
                     WHERE app = $1 AND NOT finished AND owner IS NULL
+                    ORDER BY push_id
                     """,
                     [.text(id)]
                 ).rows

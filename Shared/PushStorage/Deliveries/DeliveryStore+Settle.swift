@@ -33,7 +33,8 @@ extension DeliveryStore {
         }
     }
 
-    /// Gives deliveries back, to be sent when they are due by whoever is there then.
+    /// Gives deliveries back, to be sent when they are due by whoever is there then. What was cancelled
+    /// meanwhile is due at once, to be suppressed.
     ///
     /// - Returns: How many were this session's.
     package func postpone(session: Int, _ postponed: [PostponedDelivery]) async throws -> Int {
@@ -44,7 +45,10 @@ extension DeliveryStore {
             return try await transaction.execute(
                 """
                 UPDATE deliveries d SET owner = NULL, attempts = i.attempts,
-                    unanswered = i.unanswered, due_at = i.due_at,
+                    unanswered = i.unanswered,
+                    due_at = CASE WHEN EXISTS (SELECT FROM pushes p
+                            WHERE p.id = i.push_id AND p.status = 'cancelled')
+                        THEN least(i.due_at, now()) ELSE i.due_at END,
                     last_status = coalesce(i.status, d.last_status),
                     last_reason = coalesce(i.reason, d.last_reason), updated_at = now()
                 FROM unnest($2::date[], $3::uuid[], $4::text[], $5::integer[], $6::integer[],

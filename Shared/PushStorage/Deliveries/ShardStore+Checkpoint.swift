@@ -226,6 +226,29 @@ extension ShardStore {
         )
     }
 
+    /// Ends a shard of a cancelled push whose members cannot be read: those that are left are
+    /// suppressed, and nobody is told who they are.
+    ///
+    /// - Throws: `StorageError` of kind `sessionLost`.
+    package func endUnread(session: Int, _ shard: ClaimedShard) async throws {
+        try await database.transaction { transaction in
+            try await SessionStore.hold(session, transaction)
+            let held = try await transaction.execute(
+                """
+                SELECT 1 AS held FROM shards
+                WHERE push_id = $1 AND shard = $2 AND owner = $3 AND NOT finished FOR UPDATE
+                """,
+                [.uuid(shard.pushID), .integer(shard.shard), .integer(session)]
+            )
+            guard !held.isEmpty else { throw StorageError.sessionLost }
+            try await Self.endUnfinished(of: shard.pushID, only: shard.shard, transaction)
+            _ = try await transaction.execute(
+                "UPDATE shards SET owner = NULL WHERE push_id = $1 AND shard = $2",
+                [.uuid(shard.pushID), .integer(shard.shard)]
+            )
+        }
+    }
+
     /// The tokens are in the records: their rows have none.
     private static func disableTokens(
         of records: [ShardRecord],

@@ -24,34 +24,31 @@ extension PushStore {
         }
     }
 
-    /// - Returns: The day of its rows; `nil` where it was over before.
+    /// - Returns: The day of its rows; `nil` where it was over before. Of one that was cancelled
+    ///   before, too: whoever did it may have ended in the middle.
     private func end(_ pushID: String, untold: Bool) async throws -> String? {
         guard PushIdentity.isUUID(pushID) else { return nil }
         return try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
             // Before the push, as in a checkpoint.
-            _ = try await transaction.execute(
-                """
-                WITH open AS (
-                    SELECT push_id, shard FROM shards WHERE push_id = $1 AND NOT finished
-                    ORDER BY shard FOR UPDATE
-                )
-                UPDATE shards s SET due_at = least(s.due_at, now())
-                FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
-                """,
-                [.uuid(pushID)]
-            )
+            _ = try await transaction.execute(Self.hastenShards(waits: true), [.uuid(pushID)])
             let changed = try await transaction.execute(
                 """
                 UPDATE pushes SET status = 'cancelled', planner = NULL, updated_at = now(),
-                    finished_at = now()
-                WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning', 'sending')
+                    finished_at = coalesce(finished_at, now())
+                WHERE id = $1
+                    AND status IN ('queued', 'scheduled', 'planning', 'sending', 'cancelled')
                 RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
                 """,
                 [.uuid(pushID)]
             )
             guard let row = changed.first else { return String?.none }
-            if untold { try await ShardStore.endUnfinished(of: pushID, transaction) }
+            if untold {
+                try await ShardStore.endUnfinished(of: pushID, transaction)
+            } else {
+                // Those that were planned meanwhile. Nobody waits for a shard while he holds a push.
+                _ = try await transaction.execute(Self.hastenShards(waits: false), [.uuid(pushID)])
+            }
             _ = try await transaction.execute(
                 """
                 SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1),
@@ -61,6 +58,17 @@ extension PushStore {
             )
             return try row.text("day")
         }
+    }
+
+    private static func hastenShards(waits: Bool) -> String {
+        """
+        WITH open AS (
+            SELECT push_id, shard FROM shards WHERE push_id = $1 AND NOT finished
+            ORDER BY shard FOR UPDATE \(waits ? "" : "SKIP LOCKED")
+        )
+        UPDATE shards s SET due_at = least(s.due_at, now())
+        FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
+        """
     }
 
     /// Makes the rows due that nobody owns, in the order of their targets.

@@ -160,8 +160,10 @@ struct CancelTests {
                 "update deliveries set due_at = now() + interval '1 h' where owner is null"
             )
             #expect(try await database.pushes.cancel(rows.id)?.ledger.pending == 30)
+            // What was in flight comes back to wait, and has nothing to wait for any more.
+            let later = Instant.now().adding(milliseconds: 3_600_000)
             let back = owned.map {
-                PostponedDelivery(key: $0.key, attempts: 0, unanswered: 0, dueAt: .now())
+                PostponedDelivery(key: $0.key, attempts: 0, unanswered: 0, dueAt: later)
             }
             #expect(try await database.deliveries.postpone(session: session, back) == 3)
             #expect(try await fixture.suppressRest() == 30)
@@ -171,6 +173,24 @@ struct CancelTests {
 
             let over = try await fixture.broadcast("over", ["channels": ["x"]], shardSize: 2)
             #expect(try await database.pushes.cancel(over.id)?.status == .done)
+        }
+    }
+
+    @Test("A shard of a cancelled push that nobody can read ends, and the books balance")
+    func unreadable() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<30)
+            let push = try await fixture.broadcast("unreadable", shardSize: 10)
+            _ = try await database.pushes.cancel(push.id)
+            let session = try await database.sessions.open(name: "replica")
+            let shards = try await fixture.claim(session)
+            for shard in shards { try await database.shards.endUnread(session: session, shard) }
+            #expect(try await fixture.balancedLedger(of: push.id).suppressed == 30)
+            let first = try #require(shards.first)
+            await #expect(throws: StorageError.self) {
+                try await database.shards.endUnread(session: session, first)
+            }
         }
     }
 
