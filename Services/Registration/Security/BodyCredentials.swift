@@ -46,9 +46,9 @@ package enum BodyLimits {
     package static let depth = 32
     /// Of a batch of 1,000 objects, 200 values each.
     package static let values = 200_000
-    /// Of whoever has the app key alone, which every shipped app carries: 20 values each. A compressed
+    /// Of whoever has the app key alone, which every shipped app carries: 32 values each. A compressed
     /// body of nothing but values holds its loop for some milliseconds then.
-    package static let valuesOfClients = 20_000
+    package static let valuesOfClients = 32_000
     /// Of a body of at most 64 KB.
     package static let valuesOfSmall = 20_000
 
