@@ -5,6 +5,7 @@ import PushCore
 import PushEvents
 import PushProviders
 import PushStorage
+import ServiceKit
 
 /// Recording rows: outcomes are produced and acknowledged first, then the batch is settled in one
 /// transaction (promise 4). Two batches at a time: while one waits for Kafka or for the disk, the

@@ -4,6 +4,7 @@ import Observability
 import PushCore
 import PushProviders
 import PushStorage
+import ServiceKit
 
 /// Sending rows.
 extension DeliveryEngine {

@@ -1,10 +1,4 @@
-/// Which queue a delivery belongs to. Raw values are those of the schema.
-enum Lane: Int, CaseIterable, Sendable {
-    /// Named one by one: tokens, installations, identities.
-    case direct = 0
-    /// Of an audience that is sent shard by shard.
-    case broadcast = 1
-}
+import PushCore
 
 /// How many deliveries this process may own at once: read, waiting, sent or being recorded.
 ///

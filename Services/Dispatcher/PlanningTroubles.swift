@@ -1,5 +1,6 @@
 import PushCore
 import PushStorage
+import ServiceKit
 
 /// What went wrong with the pushes that are planned here: when each is tried again, by which part, and
 /// whether it has to go. Errors that a condition may be the cause of could be the database's own as

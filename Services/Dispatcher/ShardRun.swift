@@ -4,6 +4,7 @@ import Observability
 import PushCore
 import PushEvents
 import PushStorage
+import ServiceKit
 
 /// Works on one shard: reads its members ahead, sends them through the engine, and checkpoints what
 /// became of them.

@@ -30,8 +30,7 @@ actor OutboxRelay: ServicePart {
     private let topics: KafkaTopics
     private let log: Log
     private let relayed: Counter
-    private let wakeUps: AsyncStream<Void>
-    private let wakeUp: AsyncStream<Void>.Continuation
+    private let bell: Bell
 
     init(
         from database: PushDatabase,
@@ -47,32 +46,32 @@ actor OutboxRelay: ServicePart {
         self.loop = loop
         self.log = log
         relayed = metrics.counter(.outboxRelayed)
-        (wakeUps, wakeUp) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        bell = Bell(on: loop)
     }
 
     func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
-        let ticks = tick()
-        defer { ticks.cancel() }
-        var backoff = Duration.milliseconds(100)
+        var pause = Pause()
         var isListening = false
         while !Task.isCancelled {
             do {
                 if !isListening {
-                    let wakeUp = wakeUp
-                    try await database.onNotification(.outbox) { _ in wakeUp.yield() }
+                    let (loop, bell) = (loop, bell)
+                    try await database.onNotification(.outbox) { _ in
+                        loop.execute { bell.ring() }
+                    }
                     isListening = true
                 }
                 let claimed = try await database.outbox.claim(limit: Self.batch)
                 try await bring(claimed)
-                backoff = .milliseconds(100)
-                if claimed.count < Self.batch { await nextWakeUp() }
+                pause = Pause()
+                // A notification may be missed while the listener reconnects.
+                if claimed.count < Self.batch { await bell.wait(atMost: Self.idleWait) }
             } catch is CancellationError {
                 return
             } catch {
                 log.warning("outbox round failed", [.error: .string("\(error)")])
-                do { try await loop.sleep(for: backoff) } catch { return }
-                backoff = min(backoff * 2, .seconds(5))
+                await pause.wait(on: loop)
             }
         }
     }
@@ -123,19 +122,6 @@ actor OutboxRelay: ServicePart {
             return (verdicts, trouble?.description)
         } catch {
             return (claimed.map { _ in .unavailable }, "\(error)")
-        }
-    }
-
-    private func nextWakeUp() async {
-        var iterator = wakeUps.makeAsyncIterator()
-        _ = await iterator.next()
-    }
-
-    /// A notification may be missed while the listener reconnects.
-    private func tick() -> Task<Void, Never> {
-        let (loop, wakeUp) = (loop, wakeUp)
-        return Task(executorPreference: loop) {
-            while (try? await loop.sleep(for: Self.idleWait)) != nil { wakeUp.yield() }
         }
     }
 }

@@ -77,3 +77,10 @@ private final class BlockingWork: @unchecked Sendable {
         precondition(status == 0, "uv_queue_work: \(status)")
     }
 }
+
+extension EventLoop {
+    /// Suspends until the task is cancelled or the loop stops.
+    package func untilCancelled() async {
+        while (try? await sleep(for: .seconds(3600))) != nil {}
+    }
+}

@@ -1,55 +1,17 @@
-import EventLoop
-import Observability
-
-/// What keeps a part from its work now, as `/readyz` tells it. From any thread.
-final class Trouble: Sendable {
-    private let lock = Lock()
-    nonisolated(unsafe) private var reasons: [String] = []
-
-    var reason: String? { lock.withLock { unsafe reasons.first } }
-
-    func set(_ reason: String) {
-        lock.withLock {
-            if unsafe !reasons.contains(reason) { unsafe reasons.append(reason) }
-        }
-    }
-
-    func clear(_ reason: String) {
-        lock.withLock { unsafe reasons.removeAll { $0 == reason } }
-    }
-}
-
-/// Growing pauses between tries of what has to succeed in the end: 100 ms, doubled up to 5 s.
-struct Pause {
-    private var next: Duration = .milliseconds(100)
-
-    /// Ends at once in a cancelled task: whoever loops over this looks at its own end condition.
-    mutating func wait(on loop: EventLoop) async {
-        let part = Double.random(in: 0.75...1.25)
-        try? await loop.sleep(for: next * part)
-        next = min(next * 2, .seconds(5))
-    }
-}
-
-extension EventLoop {
-    /// Suspends until the task is cancelled or the loop stops.
-    func untilCancelled() async {
-        while (try? await sleep(for: .seconds(3600))) != nil {}
-    }
-}
+package import EventLoop
 
 /// Ends somebody's sleep early: a wake-up that comes while nobody sleeps is kept.
 ///
 /// Confined to the loop.
-final class Bell: @unchecked Sendable {
+package final class Bell: @unchecked Sendable {
     private let loop: EventLoop
     private var isRung = false
     private var sleeper: CheckedContinuation<Void, Never>?
     private var timer: LoopTimer?
 
-    init(on loop: EventLoop) { self.loop = loop }
+    package init(on loop: EventLoop) { self.loop = loop }
 
-    func ring() {
+    package func ring() {
         guard sleeper != nil else {
             isRung = true
             return
@@ -58,7 +20,7 @@ final class Bell: @unchecked Sendable {
     }
 
     /// Sleeps until it rings, the time is over or the task is cancelled. One sleeper at a time.
-    func wait(
+    package func wait(
         atMost duration: Duration,
         isolation: isolated (any Actor)? = #isolation
     ) async {

@@ -1,0 +1,21 @@
+import Observability
+
+/// What keeps a part from its work now, as `/readyz` tells it. From any thread.
+package final class Trouble: Sendable {
+    private let lock = Lock()
+    nonisolated(unsafe) private var reasons: [String] = []
+
+    package init() {}
+
+    package var reason: String? { lock.withLock { unsafe reasons.first } }
+
+    package func set(_ reason: String) {
+        lock.withLock {
+            if unsafe !reasons.contains(reason) { unsafe reasons.append(reason) }
+        }
+    }
+
+    package func clear(_ reason: String) {
+        lock.withLock { unsafe reasons.removeAll { $0 == reason } }
+    }
+}
