@@ -1,4 +1,5 @@
 import Postgres
+import PushCore
 
 /// What was erased with an app.
 package struct AppDeletion: Sendable, Equatable {
@@ -109,7 +110,7 @@ extension AppStore {
             let waiting = try await database.execute(
                 """
                 SELECT id, created_at FROM pushes
-                WHERE app = $1 AND status NOT IN ('done', 'cancelled', 'failed')
+                WHERE app = $1 AND status NOT IN \(PushStatus.sql(where: \.isFinal))
                     AND (created_at, id) > ($2, $3)
                 ORDER BY created_at, id LIMIT 100
                 """,
@@ -143,7 +144,7 @@ extension AppStore {
                     """
                     SELECT EXISTS (SELECT FROM shards WHERE owner IS NOT NULL AND app = $1)
                         OR EXISTS (SELECT FROM deliveries
-                            WHERE state = 0 AND owner IS NOT NULL AND app = $1) AS busy
+                            WHERE state = \(DeliveryState.pending.sql) AND owner IS NOT NULL AND app = $1) AS busy
                     """,
                     [.text(id)]
                 ).first?.boolean("busy") == true

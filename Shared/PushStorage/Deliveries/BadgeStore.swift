@@ -148,7 +148,7 @@ extension DeliveryStore {
             """
             SELECT d.day::text AS day, d.target, d.provider FROM deliveries d
             JOIN pushes p ON p.id = d.push_id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
-            WHERE d.push_id = $1 AND d.target > $2 AND d.target <= $3 AND d.state = 0
+            WHERE d.push_id = $1 AND d.target > $2 AND d.target <= $3 AND d.state = \(DeliveryState.pending.sql)
                 AND d.installation_id IS NOT NULL AND d.badge IS NULL
             """,
             [.uuid(push.id), .text(after), .text(last)]

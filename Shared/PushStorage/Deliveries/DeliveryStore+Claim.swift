@@ -50,14 +50,8 @@ extension DeliveryStore {
                 return try Self.planningPush(row)
             } catch let error as StorageError where error.kind == .corrupt {
                 // Left alone it would stand before all others for ever.
-                _ = try await transaction.execute(
-                    """
-                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
-                        updated_at = now(), finished_at = now()
-                    WHERE id = $1
-                    """,
-                    [.uuid(try row.uuid("id")), .text(error.description)]
-                )
+                let id = try row.uuid("id")
+                _ = try await PushBooks.fail(id, error: error.description, transaction)
                 return nil
             }
         }
@@ -102,7 +96,7 @@ extension DeliveryStore {
             WHERE a.app IS NOT NULL
         ), taken AS (
             SELECT p.id FROM candidates c JOIN pushes p ON p.id = c.id
-            WHERE (p.status = 'planning' AND p.planner IS NULL) IS TRUE
+            WHERE (p.status = \(PushStatus.planning.sql) AND p.planner IS NULL) IS TRUE
             ORDER BY c.turn, c.lane, c.created_at LIMIT 1
             FOR UPDATE OF p SKIP LOCKED
         )

@@ -40,9 +40,7 @@ extension DeliveryStore {
         guard !pushIDs.isEmpty else { return deliveries }
         _ = try await transaction.execute(
             """
-            UPDATE pushes p SET targeted = i.count, pending = i.count,
-                status = CASE WHEN i.count = 0 THEN 'done' ELSE 'sending' END,
-                finished_at = CASE WHEN i.count = 0 THEN now() END, updated_at = now()
+            UPDATE pushes p SET \(PushBooks.plannedAtOnce("i.count"))
             FROM unnest($1::uuid[], $2::bigint[]) AS i(id, count) WHERE p.id = i.id
             """,
             [.uuidArray(pushIDs), .integerArray(pushIDs.map { counts[$0] ?? 0 })]

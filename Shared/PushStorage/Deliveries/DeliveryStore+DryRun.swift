@@ -45,9 +45,8 @@ extension DeliveryStore {
     package func finishDryRun(session: Int, pushID: String, result: JSONObject) async throws {
         let changed = try await database.execute(
             """
-            UPDATE pushes SET status = 'done', planner = NULL, finished_at = now(),
-                updated_at = now(), notes = notes || $3::jsonb
-            WHERE id = $1 AND planner = $2 AND status = 'planning'
+            UPDATE pushes SET \(PushBooks.counted), notes = notes || $3::jsonb
+            WHERE id = $1 AND planner = $2 AND status = \(PushStatus.planning.sql)
             """,
             [
                 .uuid(pushID), .integer(session), .json(.object(["dryRun": .object(result)])),

@@ -1,4 +1,5 @@
 import Postgres
+import PushCore
 
 /// Claims of what is due, and whose turn it is.
 extension DeliveryStore {
@@ -39,7 +40,7 @@ extension DeliveryStore {
                 Self.claimSQL(
                     """
                     SELECT day, push_id, target FROM deliveries
-                    WHERE state = 0 AND owner IS NULL AND lane = $2 AND due_at <= now()
+                    WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $2 AND due_at <= now()
                     ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
                     """
                 ),
@@ -90,7 +91,7 @@ extension DeliveryStore {
                     SELECT r.day, r.push_id, r.target
                     FROM unnest($4::text[], $5::text[]) AS c(app, provider) CROSS JOIN LATERAL (
                         SELECT day, push_id, target FROM deliveries
-                        WHERE state = 0 AND owner IS NULL AND lane = $2 AND app = c.app
+                        WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $2 AND app = c.app
                             AND provider = c.provider AND due_at <= now()
                         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) r
                     """
@@ -112,7 +113,7 @@ extension DeliveryStore {
         WHERE d.day = c.day AND d.push_id = c.push_id AND d.target = c.target
         RETURNING \(qualified), EXISTS (
             SELECT FROM pushes p WHERE p.id = d.push_id
-                AND p.status IN ('cancelled', 'failed'))
+                AND p.status IN \(PushStatus.sql(where: \.isCutShort)))
             AS is_cancelled
         """
     }
@@ -127,13 +128,13 @@ extension DeliveryStore {
     private static let clientsSQL = """
         WITH RECURSIVE clients AS (
             (SELECT app, provider, due_at FROM deliveries
-                WHERE state = 0 AND owner IS NULL AND lane = $1
+                WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $1
                     AND (app, provider) > ($2::text, $3::text)
                 ORDER BY app, provider, due_at LIMIT 1)
             UNION ALL
             SELECT n.app, n.provider, n.due_at FROM clients c CROSS JOIN LATERAL (
                 SELECT d.app, d.provider, d.due_at FROM deliveries d
-                WHERE d.state = 0 AND d.owner IS NULL AND d.lane = $1
+                WHERE d.state = \(DeliveryState.pending.sql) AND d.owner IS NULL AND d.lane = $1
                     AND (d.app, d.provider) > (c.app, c.provider)
                 ORDER BY d.app, d.provider, d.due_at LIMIT 1) n
         )

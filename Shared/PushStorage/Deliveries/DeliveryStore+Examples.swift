@@ -31,7 +31,7 @@ extension DeliveryStore {
             CROSS JOIN LATERAL (
                 SELECT d.target FROM deliveries d
                 WHERE d.day = (p.created_at AT TIME ZONE 'UTC')::date AND d.push_id = p.id
-                    AND d.state = 2 AND d.provider = i.provider
+                    AND d.state = \(DeliveryState.failed.sql) AND d.provider = i.provider
                     AND \(FailureCounts.reasonSQL("d")) = i.reason
                 ORDER BY d.target LIMIT $5) e
             ORDER BY i.number, e.target

@@ -135,7 +135,7 @@ extension DeliveryStore {
             let found = try await transaction.execute(
                 """
                 SELECT id, app, request, lane, cursor, planned_until, release_at FROM pushes
-                WHERE id = $1 AND planner = $2 AND status = 'planning'
+                WHERE id = $1 AND planner = $2 AND status = \(PushStatus.planning.sql)
                 """,
                 [.uuid(pushID), .integer(session)]
             )
@@ -186,17 +186,12 @@ extension DeliveryStore {
             // cancels it takes it from us.
             let changed = try await transaction.execute(
                 """
-                UPDATE pushes SET targeted = targeted + $2, pending = pending + $2,
-                    cursor = coalesce($3, cursor), open_shards = open_shards + $5,
-                    planner = CASE WHEN $4 OR NOT $7 THEN NULL ELSE planner END,
-                    status = CASE WHEN NOT $4 THEN status
-                        WHEN pending + $2 = 0 AND open_shards + $5 = 0 THEN 'done'
-                        ELSE 'sending' END,
-                    finished_at = CASE WHEN $4 AND pending + $2 = 0 AND open_shards + $5 = 0
-                        THEN now() END,
-                    updated_at = now()
-                WHERE id = $1 AND planner = $6 AND status = 'planning'
-                RETURNING targeted
+                UPDATE pushes p SET
+                    \(PushBooks.planned(members: "$2", shards: "$5", isLast: "$4")),
+                    cursor = coalesce($3, p.cursor),
+                    planner = CASE WHEN $4 OR NOT $7 THEN NULL ELSE p.planner END
+                WHERE p.id = $1 AND p.planner = $6 AND p.status = \(PushStatus.planning.sql)
+                RETURNING p.targeted
                 """,
                 [
                     .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
@@ -268,16 +263,12 @@ extension DeliveryStore {
         // A push that HTTP accepted has its record already, and waits for this.
         let records = try await transaction.execute(
             """
-            INSERT INTO pushes (id, app, event_source, event_id, request, status, targeted, pending,
-                finished_at, notes, lane, expires_at, environment, release_at, schedule_id,
-                planned_until, is_conditional, created_at, updated_at)
+            INSERT INTO pushes (id, app, event_source, event_id, request,
+                \(PushBooks.arrivalColumns), notes, lane, expires_at, environment, release_at,
+                schedule_id, planned_until, is_conditional, created_at, updated_at)
             SELECT i.id, i.app, i.source, i.event_id, i.request,
-                CASE WHEN i.release_at IS NOT NULL THEN 'scheduled'
-                    WHEN i.expected IS NULL THEN 'planning'
-                    WHEN i.expected = 0 THEN 'done' ELSE 'sending' END,
-                coalesce(i.expected, 0), coalesce(i.expected, 0),
-                CASE WHEN i.expected = 0 THEN now() END, i.notes, i.lane, i.expires_at,
-                i.environment, i.release_at,
+                \(PushBooks.arrival(expected: "i.expected", releaseAt: "i.release_at")),
+                i.notes, i.lane, i.expires_at, i.environment, i.release_at,
                 CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
                 i.is_conditional, date_trunc('milliseconds', now()), now()
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
@@ -285,14 +276,12 @@ extension DeliveryStore {
                 $12::boolean[])
                 AS i(id, app, source, event_id, request, notes, lane, expires_at, environment,
                     release_at, expected, is_conditional)
-            ON CONFLICT (id) DO UPDATE SET status = excluded.status, planned_until = now(),
+            ON CONFLICT (id) DO UPDATE SET \(PushBooks.arrivalOfQueued), planned_until = now(),
                 lane = excluded.lane, is_conditional = excluded.is_conditional,
-                targeted = excluded.targeted, pending = excluded.pending,
-                finished_at = excluded.finished_at,
                 release_at = coalesce(excluded.release_at, pushes.release_at),
                 schedule_id = coalesce(pushes.schedule_id, excluded.schedule_id),
                 updated_at = now()
-            WHERE pushes.status = 'queued'
+            WHERE pushes.status = \(PushStatus.queued.sql)
             RETURNING id
             """,
             [

@@ -1,10 +1,11 @@
 import Postgres
+import PushCore
 
 /// Pushes in planning that a session has claimed: to find those that it does not know of.
 extension DeliveryStore {
     package func planning(session: Int) async throws -> Set<String> {
         let found = try await database.execute(
-            "SELECT id FROM pushes WHERE planner = $1 AND status = 'planning' LIMIT 1000",
+            "SELECT id FROM pushes WHERE planner = $1 AND status = \(PushStatus.planning.sql) LIMIT 1000",
             [.integer(session)]
         )
         return Set(try found.rows.map { try $0.uuid("id") })
@@ -20,7 +21,8 @@ extension DeliveryStore {
                 """
                 UPDATE pushes SET planner = NULL, updated_at = now() WHERE id IN (
                     SELECT id FROM pushes
-                    WHERE id = ANY ($2::uuid[]) AND planner = $1 AND status = 'planning'
+                    WHERE id = ANY ($2::uuid[]) AND planner = $1
+                        AND status = \(PushStatus.planning.sql)
                     ORDER BY id FOR UPDATE)
                 """,
                 [.integer(session), .uuidArray(pushIDs.sorted())]

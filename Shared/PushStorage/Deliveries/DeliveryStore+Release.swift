@@ -78,11 +78,9 @@ extension DeliveryStore {
     ) async throws -> PostgresRows {
         try await transaction.execute(
             """
-            UPDATE pushes p SET status = 'planning', accepted_at = p.created_at,
-                created_at = date_trunc('milliseconds', now()), planned_until = now(),
-                updated_at = now()
+            UPDATE pushes p SET \(PushBooks.released)
             FROM (SELECT id FROM pushes
-                WHERE is_waiting AND status = 'scheduled' AND release_at <= now()
+                WHERE is_waiting AND status = \(PushStatus.scheduled.sql) AND release_at <= now()
                     AND id <> ALL ($2::uuid[])
                 ORDER BY release_at LIMIT $1 FOR UPDATE SKIP LOCKED) due
             WHERE p.id = due.id
@@ -151,7 +149,8 @@ extension DeliveryStore {
             """
             SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
                 AS seconds
-            FROM pushes WHERE is_waiting AND status = 'scheduled' AND id <> ALL ($1::uuid[])
+            FROM pushes WHERE is_waiting AND status = \(PushStatus.scheduled.sql)
+                AND id <> ALL ($1::uuid[])
             """,
             [.uuidArray(resting)]
         ).first
@@ -207,14 +206,8 @@ extension DeliveryStore {
                 releaseAt: try row.instant("release_at")
             )
         } catch let error as StorageError where error.kind == .corrupt {
-            _ = try await transaction.execute(
-                """
-                UPDATE pushes SET status = 'failed', error = $2, updated_at = now(),
-                    finished_at = now()
-                WHERE id = $1
-                """,
-                [.uuid(try row.uuid("id")), .text(error.description)]
-            )
+            let id = try row.uuid("id")
+            _ = try await PushBooks.fail(id, error: error.description, transaction)
             return nil
         }
     }

@@ -47,7 +47,7 @@ extension DeliveryStore {
                 UPDATE deliveries d SET owner = NULL, attempts = i.attempts,
                     unanswered = i.unanswered,
                     due_at = CASE WHEN EXISTS (SELECT FROM pushes p
-                            WHERE p.id = i.push_id AND p.status = 'cancelled')
+                            WHERE p.id = i.push_id AND p.status = \(PushStatus.cancelled.sql))
                         THEN least(i.due_at, now()) ELSE i.due_at END,
                     last_status = coalesce(i.status, d.last_status),
                     last_reason = coalesce(i.reason, d.last_reason), updated_at = now()
@@ -55,7 +55,7 @@ extension DeliveryStore {
                     $7::timestamptz[], $8::integer[], $9::text[])
                     AS i(day, push_id, target, attempts, unanswered, due_at, status, reason)
                 WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
-                    AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
+                    AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
                 """,
                 [
                     .integer(session), .textArray(postponed.map(\.key.day)),
@@ -75,6 +75,15 @@ extension DeliveryStore {
         "SELECT provider, reason, count FROM failures WHERE push_id = p.id"
     )
 
+    private static let booksSQL = PushBooks.change(
+        [
+            .pending: "-c.settled", .delivered: "c.delivered", .failed: "c.failed",
+            .expired: "c.expired", .suppressed: "c.suppressed", .inDoubt: "c.in_doubt",
+            .invalidTokens: "c.died",
+        ],
+        failures: "CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END"
+    )
+
     // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
     // has, for each row of the batch, where only the primary key is right.
     private static let settleSQL = """
@@ -89,32 +98,19 @@ extension DeliveryStore {
                 provider_message_id = i.message_id, updated_at = now()
             FROM input i
             WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
-                AND d.owner IS NOT DISTINCT FROM $1 AND d.state = 0
+                AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
             RETURNING d.day, d.push_id, d.target, d.state, i.died, d.provider, d.last_status,
                 d.last_reason
         ), counts AS (
             SELECT push_id, count(*) AS settled,
-                count(*) FILTER (WHERE state = 1) AS delivered,
-                count(*) FILTER (WHERE state = 2) AS failed,
-                count(*) FILTER (WHERE state = 3) AS expired,
-                count(*) FILTER (WHERE state = 4) AS suppressed,
-                count(*) FILTER (WHERE state = 5) AS in_doubt,
+                \(DeliveryState.counts(by: "state")),
                 count(*) FILTER (WHERE died) AS died
             FROM settled GROUP BY push_id
         ), failures AS (
             SELECT push_id, provider, \(FailureCounts.reasonSQL("s")) AS reason, count(*) AS count
-            FROM settled s WHERE state = 2 GROUP BY 1, 2, 3
+            FROM settled s WHERE state = \(DeliveryState.failed.sql) GROUP BY 1, 2, 3
         ), books AS (
-            UPDATE pushes p SET pending = p.pending - c.settled,
-                delivered = p.delivered + c.delivered, failed = p.failed + c.failed,
-                expired = p.expired + c.expired, suppressed = p.suppressed + c.suppressed,
-                in_doubt = p.in_doubt + c.in_doubt, invalid_tokens = p.invalid_tokens + c.died,
-                failures = CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END,
-                status = CASE WHEN p.status = 'sending' AND p.pending = c.settled
-                    AND p.open_shards = 0 THEN 'done' ELSE p.status END,
-                finished_at = CASE WHEN p.status = 'sending' AND p.pending = c.settled
-                    AND p.open_shards = 0 THEN now() ELSE p.finished_at END,
-                updated_at = now()
+            UPDATE pushes p SET \(booksSQL)
             FROM counts c WHERE p.id = c.push_id
         )
         SELECT day::text AS day, push_id, target FROM settled

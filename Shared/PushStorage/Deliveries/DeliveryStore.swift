@@ -13,7 +13,7 @@ package struct DeliveryStore: Sendable {
         try await database.execute(
             """
             SELECT \(Delivery.columns) FROM deliveries
-            WHERE owner = $1 AND state = 0 LIMIT $2
+            WHERE owner = $1 AND state = \(DeliveryState.pending.sql) LIMIT $2
             """,
             [.integer(session), .integer(limit)]
         ).rows.map(Delivery.read)
@@ -24,7 +24,7 @@ package struct DeliveryStore: Sendable {
         try await database.execute(
             """
             SELECT min(due_at) AS due FROM deliveries
-            WHERE state = 0 AND owner IS NULL AND lane = $1
+            WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $1
             """,
             [.integer(lane)]
         ).first?.instantOrNil("due")

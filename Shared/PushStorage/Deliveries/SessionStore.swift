@@ -1,4 +1,5 @@
 import Postgres
+import PushCore
 
 /// The dispatchers' sessions. A session's id is never used again, and every write to a delivery
 /// names it: a dispatcher that stalled past its lease finds that it owns nothing.
@@ -104,7 +105,7 @@ package struct SessionStore: Sendable {
         // Each step is one look at an index, however much an owner has.
         let owners = ["deliveries", "shards", "pushes"].map { table in
             let column = table == "pushes" ? "planner" : "owner"
-            let condition = table == "deliveries" ? "state = 0 AND " : ""
+            let condition = table == "deliveries" ? "state = \(DeliveryState.pending.sql) AND " : ""
             return """
                 SELECT id FROM (
                     WITH RECURSIVE owners (id) AS (
@@ -148,7 +149,7 @@ package struct SessionStore: Sendable {
         }
         let left = try await database.execute(
             """
-            SELECT EXISTS (SELECT FROM deliveries WHERE state = 0 AND owner = ANY ($1::bigint[]))
+            SELECT EXISTS (SELECT FROM deliveries WHERE state = \(DeliveryState.pending.sql) AND owner = ANY ($1::bigint[]))
                 OR EXISTS (SELECT FROM shards WHERE owner = ANY ($1::bigint[]))
                 OR EXISTS (SELECT FROM pushes WHERE planner = ANY ($1::bigint[])) AS some
             """,
@@ -193,7 +194,7 @@ package struct SessionStore: Sendable {
     private static let releaseRows = """
         WITH found AS (
             SELECT day, push_id, target FROM deliveries
-            WHERE owner = ANY ($1::bigint[]) AND state = 0
+            WHERE owner = ANY ($1::bigint[]) AND state = \(DeliveryState.pending.sql)
             LIMIT $2 FOR UPDATE SKIP LOCKED
         ), freed AS (
             UPDATE deliveries d SET owner = NULL, due_at = least(d.due_at, now()),

@@ -54,7 +54,7 @@ extension ShardStore {
                 try await Self.endUnfinished(of: shard.pushID, only: shard.shard, transaction)
             }
             try await Self.disableTokens(of: records, transaction)
-            return status.isEnded && !shard.isCancelled ? .cancelled : .continues
+            return status?.isCutShort == true && !shard.isCancelled ? .cancelled : .continues
         }
     }
 
@@ -131,14 +131,20 @@ extension ShardStore {
         return Held(
             books: books,
             cursor: cursor,
-            isCancelled: PushStatus(rawValue: try row.text("status")).isEnded,
+            isCancelled: PushStatus(rawValue: try row.text("status"))?.isCutShort ?? false,
             table: try row.textOrNil("partition") ?? "deliveries"
         )
     }
 
-    private static let mergedFailures = FailureCounts.mergeSQL(
-        "failures",
-        FailureCounts.querySQL("$11")
+    private static let booksSQL = PushBooks.change(
+        [
+            .targeted: "$2", .pending: "$3", .delivered: "$4", .failed: "$5", .expired: "$6",
+            .suppressed: "$7", .inDoubt: "$8", .invalidTokens: "$9", .openShards: "$10",
+        ],
+        failures: """
+            CASE WHEN $11::jsonb IS NULL THEN p.failures
+                ELSE \(FailureCounts.mergeSQL("p.failures", FailureCounts.querySQL("$11"))) END
+            """
     )
 
     /// Writes the books of a shard and of its push, the latter last, as its row is what all shards
@@ -170,25 +176,14 @@ extension ShardStore {
             ),
             (
                 """
-                UPDATE pushes SET targeted = targeted + $2, pending = pending + $3,
-                    delivered = delivered + $4, failed = failed + $5, expired = expired + $6,
-                    suppressed = suppressed + $7, in_doubt = in_doubt + $8,
-                    invalid_tokens = invalid_tokens + $9, open_shards = open_shards - $10,
-                    failures = CASE WHEN $11::jsonb IS NULL THEN failures
-                        ELSE \(mergedFailures) END,
-                    status = CASE WHEN status = 'sending' AND pending + $3 = 0
-                        AND open_shards - $10 = 0 THEN 'done' ELSE status END,
-                    finished_at = CASE WHEN status = 'sending' AND pending + $3 = 0
-                        AND open_shards - $10 = 0 THEN now() ELSE finished_at END,
-                    updated_at = now()
-                WHERE id = $1 RETURNING status
+                UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status
                 """,
                 [
                     .uuid(shard.pushID), .integer(change.ledger.targeted),
                     .integer(change.ledger.pending), .integer(change.ledger.delivered),
                     .integer(change.ledger.failed), .integer(change.ledger.expired),
                     .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
-                    .integer(change.ledger.invalidTokens), .integer(change.closedShards),
+                    .integer(change.ledger.invalidTokens), .integer(-change.closedShards),
                     change.failures.parameter,
                 ]
             ),
@@ -217,10 +212,11 @@ extension ShardStore {
                 FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
                 RETURNING s.cancelled
             )
-            UPDATE pushes SET pending = pending - e.members, suppressed = suppressed + e.members,
-                open_shards = open_shards - e.shards, updated_at = now()
+            UPDATE pushes p SET \(PushBooks.change([
+                .pending: "-e.members", .suppressed: "e.members", .openShards: "-e.shards",
+            ]))
             FROM (SELECT coalesce(sum(cancelled), 0) AS members, count(*) AS shards FROM ended) e
-            WHERE id = $1 AND e.shards > 0
+            WHERE p.id = $1 AND e.shards > 0
             """,
             [.uuid(pushID), .optional(integer: shard)]
         )
@@ -267,11 +263,6 @@ extension ShardStore {
         try await IndexPlan.require(transaction)
         try await DeliveryStore.disable(dead, transaction)
     }
-}
-
-extension PushStatus? {
-    /// Nobody else is to be sent to.
-    fileprivate var isEnded: Bool { self == .cancelled || self == .failed }
 }
 
 /// What a checkpoint does to the books of its push.

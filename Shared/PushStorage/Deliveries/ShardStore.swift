@@ -249,13 +249,11 @@ extension ShardStore {
                 case .installations(let selectors) = push.request.audience
             else {
                 // Left alone they would stand before all others for ever.
-                _ = try await transaction.execute(
-                    """
-                    UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
-                        updated_at = now(), finished_at = now()
-                    WHERE id = $1 AND status <> 'cancelled'
-                    """,
-                    [.uuid(id), .text("its request cannot be read")]
+                _ = try await PushBooks.fail(
+                    id,
+                    error: "its request cannot be read",
+                    from: PushStatus.unfinished,
+                    transaction
                 )
                 try await endUnfinished(of: id, transaction)
                 continue

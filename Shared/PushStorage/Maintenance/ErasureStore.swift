@@ -627,24 +627,22 @@ extension ErasureStore {
             UPDATE deliveries d SET target = 'erased-' || gen_random_uuid(), installation_id = NULL,
                 token = '', locale = NULL, apns_topic = NULL, template_values = NULL, badge = NULL,
                 provider_message_id = NULL, owner = NULL,
-                state = CASE WHEN f.state <> 0 THEN f.state WHEN f.owner IS NULL THEN 4 ELSE 5 END,
-                last_reason = CASE WHEN f.state = 0 THEN $3 ELSE d.last_reason END,
+                state = CASE WHEN f.state <> \(DeliveryState.pending.sql) THEN f.state
+                    WHEN f.owner IS NULL THEN \(DeliveryState.suppressed.sql)
+                    ELSE \(DeliveryState.inDoubt.sql) END,
+                last_reason = CASE WHEN f.state = \(DeliveryState.pending.sql) THEN $3 ELSE d.last_reason END,
                 updated_at = now()
             FROM found f
             WHERE d.day = f.day AND d.push_id = f.push_id AND d.target = f.target
-            RETURNING d.push_id, f.state = 0 AS is_ended, f.owner IS NULL AS is_free
+            RETURNING d.push_id, f.state = \(DeliveryState.pending.sql) AS is_ended, f.owner IS NULL AS is_free
         ), sums AS (
             SELECT push_id, count(*) AS ended, count(*) FILTER (WHERE is_free) AS suppressed,
                 count(*) FILTER (WHERE NOT is_free) AS in_doubt
             FROM changed WHERE is_ended GROUP BY push_id
         ), books AS (
-            UPDATE pushes p SET pending = p.pending - s.ended,
-                suppressed = p.suppressed + s.suppressed, in_doubt = p.in_doubt + s.in_doubt,
-                status = CASE WHEN p.status = 'sending' AND p.pending = s.ended
-                    AND p.open_shards = 0 THEN 'done' ELSE p.status END,
-                finished_at = CASE WHEN p.status = 'sending' AND p.pending = s.ended
-                    AND p.open_shards = 0 THEN now() ELSE p.finished_at END,
-                updated_at = now()
+            UPDATE pushes p SET \(PushBooks.change([
+                .pending: "-s.ended", .suppressed: "s.suppressed", .inDoubt: "s.in_doubt",
+            ]))
             FROM sums s WHERE p.id = s.push_id
         )
         SELECT count(*) AS erased, count(*) FILTER (WHERE is_ended) AS ended FROM changed

@@ -86,7 +86,7 @@ package struct Maintenance: Sendable {
             """
             DELETE FROM deliveries_default WHERE (day, push_id, target) IN (
                 SELECT day, push_id, target FROM deliveries_default
-                WHERE day < ($1::timestamptz AT TIME ZONE 'UTC')::date AND state <> 0
+                WHERE day < ($1::timestamptz AT TIME ZONE 'UTC')::date AND state <> \(DeliveryState.pending.sql)
                 ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED)
             """,
             olderThan: .seconds(Int64(retention.deliveryDays) * 86_400),
@@ -108,7 +108,7 @@ package struct Maintenance: Sendable {
             """
             DELETE FROM pushes WHERE id IN (
                 SELECT id FROM pushes
-                WHERE created_at < $1 AND status IN ('done', 'cancelled', 'failed')
+                WHERE created_at < $1 AND status IN \(PushStatus.sql(where: \.isFinal))
                 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
             """,
             olderThan: retention.pushes,
@@ -196,7 +196,7 @@ package struct Maintenance: Sendable {
             guard try known.first?.boolean("known") == true else { return false }
             let open = try await transaction.execute(
                 """
-                SELECT EXISTS (SELECT FROM \(quotedIdentifier(name)) WHERE state = 0)
+                SELECT EXISTS (SELECT FROM \(quotedIdentifier(name)) WHERE state = \(DeliveryState.pending.sql))
                     OR EXISTS (SELECT FROM shards
                         WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD')) AS open
                 """,

@@ -34,10 +34,8 @@ extension PushStore {
             _ = try await transaction.execute(Self.hastenShards(waits: true), [.uuid(pushID)])
             let changed = try await transaction.execute(
                 """
-                UPDATE pushes SET status = 'cancelled', planner = NULL, updated_at = now(),
-                    finished_at = coalesce(finished_at, now())
-                WHERE id = $1
-                    AND status IN ('queued', 'scheduled', 'planning', 'sending', 'cancelled')
+                UPDATE pushes SET \(PushBooks.cancelled)
+                WHERE id = $1 AND status IN \(PushStatus.sql { !$0.isFinal || $0 == .cancelled })
                 RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
                 """,
                 [.uuid(pushID)]
@@ -88,7 +86,7 @@ extension PushStore {
     private static let hastenSQL = """
         WITH page AS (
             SELECT target FROM deliveries
-            WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = 0
+            WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = \(DeliveryState.pending.sql)
                 AND owner IS NULL AND due_at > now()
             ORDER BY target LIMIT $4 FOR UPDATE SKIP LOCKED
         ), moved AS (
@@ -123,18 +121,18 @@ extension PushStore {
     private static let suppressSQL = """
         WITH page AS (
             SELECT target FROM deliveries
-            WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = 0
+            WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = \(DeliveryState.pending.sql)
                 AND owner IS NULL
             ORDER BY target LIMIT $4 FOR UPDATE SKIP LOCKED
         ), ended AS (
-            UPDATE deliveries d SET state = 4, last_reason = $5, updated_at = now()
+            UPDATE deliveries d SET state = \(DeliveryState.suppressed.sql), last_reason = $5, updated_at = now()
             FROM page
             WHERE d.day = $2::date AND d.push_id = $1 AND d.target = page.target
             RETURNING 1
         ), books AS (
-            UPDATE pushes SET pending = pending - e.count, suppressed = suppressed + e.count,
-                updated_at = now()
-            FROM (SELECT count(*) AS count FROM ended) e WHERE id = $1 AND e.count > 0
+            UPDATE pushes p SET
+                \(PushBooks.change([.pending: "-e.count", .suppressed: "e.count"]))
+            FROM (SELECT count(*) AS count FROM ended) e WHERE p.id = $1 AND e.count > 0
         )
         SELECT max(target) AS last FROM page
         """

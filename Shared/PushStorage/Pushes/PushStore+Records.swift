@@ -15,9 +15,9 @@ extension PushStore {
             coalesce(p.notes->>'notificationId', p.id::text) AS notification_id,
             CASE p.environment WHEN 'sandbox' THEN 'dev' ELSE 'prod' END AS prod,
             'push'::text AS from_service,
-            CASE WHEN p.status = 'scheduled' OR p.is_waiting THEN 'scheduled'
-                WHEN p.status IN ('queued', 'planning', 'sending') THEN 'in-queue'
-                WHEN p.status = 'failed' THEN coalesce(p.error, 'failed')
+            CASE WHEN p.status = \(PushStatus.scheduled.sql) OR p.is_waiting THEN 'scheduled'
+                WHEN p.status IN \(PushStatus.sql { !$0.isFinal }) THEN 'in-queue'
+                WHEN p.status = \(PushStatus.failed.sql) THEN coalesce(p.error, 'failed')
                 ELSE p.status END AS status_text
         FROM pushes p WHERE p.app = $1 AND p.hidden_at IS NULL
         """

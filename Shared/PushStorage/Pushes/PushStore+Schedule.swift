@@ -1,4 +1,5 @@
 import Postgres
+import PushCore
 
 /// Pushes that wait for their time, until somebody releases them.
 extension PushStore {
@@ -30,7 +31,7 @@ extension PushStore {
     package func cancelScheduled(app: String, scheduleID: Int) async throws -> Bool {
         try await database.execute(
             """
-            UPDATE pushes SET status = 'cancelled', updated_at = now(), finished_at = now()
+            UPDATE pushes SET \(PushBooks.cancelled)
             WHERE schedule_id = $1 AND app = $2 AND is_waiting
             """,
             [.integer(scheduleID), .text(app)]

@@ -103,7 +103,7 @@ package struct PushStore: Sendable {
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
                 expires_at, environment, release_at, schedule_id, created_at, updated_at)
-            VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9, $10::timestamptz,
+            VALUES ($1, $2, $3, $4, $5, \(PushStatus.queued.sql), $6, $7, $8, $9, $10::timestamptz,
                 CASE WHEN $10::timestamptz IS NOT NULL
                     THEN nextval('pushes_schedule_id') END,
                 date_trunc('milliseconds', now()), date_trunc('milliseconds', now()))
@@ -277,23 +277,14 @@ package struct PushStore: Sendable {
                 """,
                 [.uuid(id)]
             )
-            let changed = try await transaction.execute(
-                """
-                UPDATE pushes SET status = 'failed', error = $2, planner = NULL,
-                    updated_at = now(), finished_at = now()
-                WHERE id = $1 AND status IN ('queued', 'scheduled', 'planning')
-                    AND ($3::bigint IS NULL OR planner = $3)
-                RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
-                """,
-                [.uuid(id), .text(error), .optional(integer: planner)]
-            )
-            guard let row = changed.first else { return String?.none }
+            let failed = try await PushBooks.fail(id, error: error, planner: planner, transaction)
+            guard let day = failed else { return String?.none }
             try await ShardStore.endUnfinished(of: id, transaction)
             _ = try await transaction.execute(
                 "SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1)",
                 [.text(id)]
             )
-            return try row.text("day")
+            return day
         }
         if let day { try await suppressRows(of: id, day) }
     }
@@ -305,12 +296,8 @@ package struct PushStore: Sendable {
             """
             SELECT \(Self.columns), counted.*, sharded.* \(Self.withShards) CROSS JOIN LATERAL (
                 SELECT count(*) AS rows,
-                    count(*) FILTER (WHERE d.state = 0) AS rows_pending,
-                    count(*) FILTER (WHERE d.state = 1) AS rows_delivered,
-                    count(*) FILTER (WHERE d.state = 2) AS rows_failed,
-                    count(*) FILTER (WHERE d.state = 3) AS rows_expired,
-                    count(*) FILTER (WHERE d.state = 4) AS rows_suppressed,
-                    count(*) FILTER (WHERE d.state = 5) AS rows_in_doubt
+                    count(*) FILTER (WHERE d.state = \(DeliveryState.pending.sql)) AS rows_pending,
+                    \(DeliveryState.counts(by: "d.state", as: "rows_"))
                 FROM deliveries d WHERE d.push_id = p.id
                     AND d.day = (p.created_at AT TIME ZONE 'UTC')::date) AS counted
             WHERE p.id = $1
