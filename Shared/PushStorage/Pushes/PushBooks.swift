@@ -45,6 +45,7 @@ enum PushBooks {
     /// - Parameters:
     ///   - expected: SQL: the deliveries that are planned at once; `NULL`: it is planned page by page.
     ///   - releaseAt: SQL: the time that it waits for; `NULL`: none.
+    /// - Returns: The values of `arrivalColumns`.
     static func arrival(expected: String, releaseAt: String) -> String {
         """
         CASE WHEN \(releaseAt) IS NOT NULL THEN \(PushStatus.scheduled.sql)
@@ -100,6 +101,7 @@ enum PushBooks {
     /// - Parameters:
     ///   - amounts: SQL of what is added to each figure.
     ///   - failures: SQL of `failures` as they are then; `nil`: as they are.
+    /// - Returns: What follows `SET`.
     static func change(
         _ amounts: KeyValuePairs<Figure, String>,
         failures: String? = nil
@@ -135,7 +137,9 @@ enum PushBooks {
     ///   - error: Why; for its record.
     ///   - standing: Only where it stands so.
     ///   - planner: Only where it is this session that plans it.
+    ///   - transaction: In which.
     /// - Returns: The day of its deliveries; `nil` where nothing was changed.
+    /// - Throws: `PostgresError`.
     static func fail(
         _ id: String,
         error: String,
@@ -189,6 +193,7 @@ extension DeliveryState {
     /// - Parameters:
     ///   - state: SQL of a row's state.
     ///   - prefix: Of the names.
+    /// - Returns: Columns of a `SELECT`.
     static func counts(by state: String, as prefix: String = "") -> String {
         Outcome.allCases.map { outcome in
             """
