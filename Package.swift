@@ -113,10 +113,25 @@ let package = Package(
             ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]
         ),
 
+        library(
+            "Apps",
+            ["PushStorage", "PushCore", "Cryptography", "EventLoop", "JSON", "Observability"]
+        ),
+        library(
+            "Door",
+            [
+                "Apps", "HTTPServer", "PushStorage", "PushCore", "Cryptography", "ServiceKit",
+                "EventLoop", "JSON", "Observability",
+            ]
+        ),
+
         service(
             "Registration",
             // Providers: content is judged by what renders it.
-            ["HTTPServer", "PushStorage", "PushEvents", "Kafka", "PushProviders"]
+            [
+                "HTTPServer", "Apps", "Door", "PushStorage", "PushEvents", "Kafka",
+                "PushProviders",
+            ]
         ),
         service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service("Simulator", ["HTTPServer", "Kafka"]),
@@ -179,7 +194,11 @@ let package = Package(
                 "EventLoop", "JSON",
             ]
         ),
-        tests("RegistrationTests", ["Registration", "HTTPServer", "PushCore", "JSON"]),
+        tests("DoorTests", ["Door", "Apps", "HTTPServer", "PushCore", "JSON"]),
+        tests(
+            "RegistrationTests",
+            ["Registration", "Apps", "Door", "HTTPServer", "PushCore", "JSON"]
+        ),
         tests("CLITests", ["CLI", "PushCore", "ServiceKit", "JSON"]),
         tests(
             "IntegrationTests",

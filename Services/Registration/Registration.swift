@@ -1,4 +1,6 @@
+import Apps
 import Cryptography
+import Door
 import EventLoop
 import HTTPServer
 import Kafka
@@ -55,8 +57,8 @@ func makeParts(
         metrics: runtime.metrics
     )
     let appLimits = AppLimits()
-    let directories = zip(runtime.loops, databases).enumerated().map { number, pair in
-        AppDirectory("apps-\(number)", pair.1, keys: configuration.masterKeys, on: pair.0)
+    let directories = zip(runtime.loops, databases).map { loop, database in
+        AppDirectory(database, keys: configuration.masterKeys, on: loop)
     }
     let trails = zip(runtime.loops, databases).enumerated().map { number, pair in
         AuditTrail(
@@ -116,7 +118,9 @@ func makeParts(
             }
         )
     }
-    parts += directories
+    for (number, apps) in directories.enumerated() {
+        parts.append(Part("apps-\(number)", run: { try await apps.run() }))
+    }
     parts += trails
     // What is answered needs the database, and leaves its trail, so the listener stops before them.
     parts.append(

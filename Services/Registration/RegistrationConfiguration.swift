@@ -1,4 +1,5 @@
 import Cryptography
+import Door
 import HTTPServer
 import Kafka
 import PushEvents

@@ -38,7 +38,7 @@ let package = Package(
             path: "Sources/HTTP1",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
-        // Of registration only what reads a stranger's body for who he says he is.
+        // Of the door only what reads a stranger's body for who he says he is.
         .target(
             name: "Credentials",
             dependencies: ["JSON"],

@@ -1,3 +1,5 @@
+import Apps
+import Door
 import JSON
 import PushCore
 import Testing

@@ -1,5 +1,8 @@
+import Apps
+import Door
 import HTTPServer
 import JSON
+import PushCore
 import Registration
 import Testing
 

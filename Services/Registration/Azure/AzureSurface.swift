@@ -1,4 +1,6 @@
+import Apps
 import Cryptography
+import Door
 import HTTPServer
 import JSON
 import Observability
@@ -135,7 +137,7 @@ struct AzureSurface: Sendable {
         default: throw AzureError.badToken
         }
         let app = try await visit.admit(
-            app: .hub(request.pathParameters["hub"] ?? ""),
+            app: .folded(request.pathParameters["hub"] ?? ""),
             rights: rights,
             isProved: token.isSigned(by:)
         )

@@ -1,4 +1,6 @@
+import Apps
 import Cryptography
+import Door
 import HTTPServer
 import JSON
 import PushCore
@@ -49,7 +51,7 @@ extension AzureSurface {
         guard let seconds = Int64(expiry), seconds > Instant.now().seconds else {
             throw AzureError.badToken
         }
-        return try await visit.admit(app: .hub(hub), rights: .master) { key in
+        return try await visit.admit(app: .folded(hub), rights: .master) { key in
             constantTimeEqual(presented, Self.signature(hub: hub, expiry: expiry, key: key))
         }
     }

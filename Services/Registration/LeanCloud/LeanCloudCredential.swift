@@ -1,3 +1,4 @@
+package import Apps
 import Cryptography
 package import HTTPServer
 package import PushCore

@@ -1,3 +1,4 @@
+import Door
 import HTTPServer
 import JSON
 import PushCore

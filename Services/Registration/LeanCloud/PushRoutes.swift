@@ -1,3 +1,5 @@
+import Apps
+import Door
 import HTTPServer
 import JSON
 import PushCore

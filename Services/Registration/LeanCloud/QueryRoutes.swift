@@ -1,4 +1,5 @@
 import Cryptography
+import Door
 import HTTPServer
 import JSON
 import PushCore

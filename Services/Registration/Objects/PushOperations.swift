@@ -1,4 +1,6 @@
+import Apps
 import Cryptography
+import Door
 import JSON
 import PushCore
 import PushEvents

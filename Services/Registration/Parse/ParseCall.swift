@@ -1,3 +1,4 @@
+import Door
 package import HTTPServer
 package import JSON
 import PushCore

@@ -1,1 +1,1 @@
-../../../../Services/Registration/Security/BodyCredentials.swift
+../../../../Shared/Door/BodyCredentials.swift

@@ -1,12 +1,13 @@
+package import Apps
 import EventLoop
-import HTTPServer
-import JSON
-import Observability
+package import HTTPServer
+package import JSON
+package import Observability
 import PushCore
 import PushStorage
 
 /// Why a request is refused before anybody looks at what it asks.
-enum RequestRefusal: Error, Equatable {
+package enum RequestRefusal: Error, Equatable {
     /// An unknown app, and a wrong key alike.
     case unauthorized
     case tooManyRequests(retryAfterSeconds: Int)
@@ -16,7 +17,7 @@ enum RequestRefusal: Error, Equatable {
 ///
 /// Each surface answers through `answer`, and lets its callers in by `Visit.admit`. Refusals are
 /// thrown as `RequestRefusal`, for the surface to tell in its own form. Confined to its loop.
-final class RequestGuard: @unchecked Sendable {
+package final class RequestGuard: @unchecked Sendable {
     private let apps: AppDirectory
     private let limits: RateLimits
     private let appLimits: AppLimits
@@ -26,13 +27,13 @@ final class RequestGuard: @unchecked Sendable {
     private var failures: FailureLimit?
     private var keys: TokenBuckets<String>?
 
-    static let masterKeyActor = "master-key"
+    package static let masterKeyActor = "master-key"
 
     private enum Reason: String, CaseIterable {
         case address, failures, key, app, pushes
     }
 
-    init(
+    package init(
         _ apps: AppDirectory,
         _ limits: RateLimits,
         appLimits: AppLimits,
@@ -72,7 +73,7 @@ final class RequestGuard: @unchecked Sendable {
     ///   - handler: Lets the caller in by the visit, and answers; errors in the surface's own form.
     /// - Returns: Its answer.
     /// - Throws: What the handler throws.
-    func answer(
+    package func answer(
         _ request: HTTPServerRequest,
         as action: String,
         _ handler: (Visit) async throws -> HTTPServerResponse
@@ -237,18 +238,18 @@ final class RequestGuard: @unchecked Sendable {
 }
 
 /// One request on its way through the door. Confined to its loop.
-final class Visit: @unchecked Sendable {
+package final class Visit: @unchecked Sendable {
     private let door: RequestGuard
     private let from: NetworkAddress?
     /// Where it came from: the peer, or what a trusted proxy says.
-    let address: String
+    package let address: String
     /// Whether anybody still waits for the answer.
-    let presence: CallerPresence
+    package let presence: CallerPresence
     /// The audit has its entry already.
-    var isWrittenDown = false
+    package var isWrittenDown = false
     /// The method and the route's pattern that are meant, once the surface knows them: a form may
     /// stand for any method, and not each surface has a route of the server's for each of its own.
-    var action: String?
+    package var action: String?
     fileprivate private(set) var items = BatchedActions()
     /// The app whose master key the caller has.
     fileprivate private(set) var masterOf: String?
@@ -272,7 +273,7 @@ final class Visit: @unchecked Sendable {
     ///     that is accepted, and must take the same time for each.
     /// - Returns: The app.
     /// - Throws: `RequestRefusal`; `StorageError` when the database cannot answer.
-    func admit(
+    package func admit(
         app: AppName,
         rights: CallerRights,
         isProved: (String) -> Bool
@@ -295,12 +296,12 @@ final class Visit: @unchecked Sendable {
     /// Before a body is searched for the credentials that the headers lack.
     ///
     /// - Throws: `RequestRefusal.tooManyRequests` for a long one from where too many were wrong.
-    func beforeSearching(bytes: Int) throws {
+    package func beforeSearching(bytes: Int) throws {
         do { try door.beforeSearching(bytes, from: from) } catch { throw remembered(error) }
     }
 
     /// The answer to a request whose sender cannot be told; it counts as a failure.
-    func refusal() -> any Error {
+    package func refusal() -> any Error {
         do { try door.fail(from: from) } catch { return remembered(error) }
         return RequestRefusal.unauthorized
     }
@@ -308,14 +309,14 @@ final class Visit: @unchecked Sendable {
     /// Counts a call that sends a push against `pushes-per-minute`.
     ///
     /// - Throws: `RequestRefusal.tooManyRequests`.
-    func countPush(of app: AppAccess) throws {
+    package func countPush(of app: AppAccess) throws {
         do { try door.countPush(of: app) } catch { throw remembered(error) }
     }
 
     /// Counts an item of a batch as a request of its own.
     ///
     /// - Throws: `RequestRefusal.tooManyRequests`.
-    func countItem(of app: AppAccess, _ rights: CallerRights) throws {
+    package func countItem(of app: AppAccess, _ rights: CallerRights) throws {
         do { try door.countRequest(of: app, rights) } catch { throw remembered(error) }
     }
 
@@ -325,29 +326,31 @@ final class Visit: @unchecked Sendable {
     }
 
     /// Notes what the request is about, for the audit. Where nothing is noted, the path's ids are.
-    func note(_ target: String) {
+    package func note(_ target: String) {
         if targets.count < AuditEntry.maximumTargets { targets.append(target) }
     }
 
     /// Notes what an item of a batch asks for: its method and its route's pattern.
-    func noteItem(_ action: String) { items.add(action) }
+    package func noteItem(_ action: String) { items.add(action) }
 }
 
 /// What the items of a batch asked for, done or not, as the audit tells it: how many went each route.
-struct BatchedActions: Sendable {
+package struct BatchedActions: Sendable {
     /// Of routes; there are fewer.
-    static let maximumActions = 100
-    static let others = "others"
+    package static let maximumActions = 100
+    package static let others = "others"
 
     private var counts: [String: Int] = [:]
 
-    mutating func add(_ action: String) {
+    package init() {}
+
+    package mutating func add(_ action: String) {
         let isKept = counts[action] != nil || counts.count < Self.maximumActions
         counts[isKept ? action : Self.others, default: 0] += 1
     }
 
     /// Empty where there were none.
-    var json: JSONObject {
+    package var json: JSONObject {
         guard !counts.isEmpty else { return [:] }
         let sorted = counts.sorted { $0.key < $1.key }
         return ["items": .object(JSONObject(sorted.map { ($0.key, JSONValue($0.value)) }))]

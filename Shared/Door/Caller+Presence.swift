@@ -4,11 +4,11 @@ extension Caller {
     /// Before something is begun that only this caller asked for.
     ///
     /// - Throws: `CancellationError` once he has gone.
-    func checkPresence() throws { try visit?.presence.check() }
+    package func checkPresence() throws { try visit?.presence.check() }
 
     /// Asks a question on a connection of its own, which ends at Postgres when the caller goes. It must
     /// not write, nor go by the connections that others share.
-    func asking<Value: Sendable>(
+    package func asking<Value: Sendable>(
         _ question: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
         guard let visit else { return try await question() }
@@ -18,7 +18,7 @@ extension Caller {
     /// Counts a part of an answer that is gathered, by the size of its text.
     ///
     /// - Returns: False where there is no room for more of it.
-    func holdAnswer(bytes: Int) -> Bool {
+    package func holdAnswer(bytes: Int) -> Bool {
         // As a tree it takes several times its text.
         visit?.presence.hold(4 * bytes) ?? true
     }

@@ -1,6 +1,6 @@
 import Observability
 import PushCore
-import ServiceKit
+package import ServiceKit
 
 /// How much one caller may ask. What is counted by address and by key is counted by each loop for
 /// itself: a connection stays on its loop, so one connection is held to the limit, and callers with
@@ -25,7 +25,7 @@ package struct RateLimits: Sendable, Equatable {
 
     package init() {}
 
-    init(reader: ConfigurationReader) throws(ConfigurationError) {
+    package init(reader: ConfigurationReader) throws(ConfigurationError) {
         let range = 0...1_000_000
         perAddress = try reader.integer("RATE_LIMIT_PER_ADDRESS", in: range, default: perAddress)
         perKey = try reader.integer("RATE_LIMIT_PER_KEY", in: range, default: perKey)
@@ -66,7 +66,7 @@ package struct RateLimits: Sendable, Equatable {
 }
 
 /// What an app's own settings allow it a minute, counted for all loops of a process together.
-final class AppLimits: Sendable {
+package final class AppLimits: Sendable {
     private struct Kept {
         let limit: Int
         var buckets: TokenBuckets<String>
@@ -75,6 +75,8 @@ final class AppLimits: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var kept: [String: Kept] = [:]
     private static let maximumEntries = 20_000
+
+    package init() {}
 
     /// - Parameters:
     ///   - what: Which limit, of whom.

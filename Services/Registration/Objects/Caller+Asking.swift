@@ -1,24 +1,7 @@
+import Door
 import PushCore
 
-/// What a caller may do.
-package enum CallerRights: Equatable, Sendable {
-    case client
-    case master
-}
-
-/// Who called: an app, and what its key lets the caller do.
-struct Caller: Sendable {
-    let app: AppAccess
-    let rights: CallerRights
-    /// The request that the caller came by.
-    var visit: Visit?
-
-    var isMaster: Bool { rights == .master }
-
-    var mayFind: Bool { isMaster || app.settings.clientsMayFind }
-    var mayDelete: Bool { isMaster || app.settings.clientsMayDelete }
-    var mayPush: Bool { isMaster || app.settings.clientsMayPush }
-
+extension Caller {
     /// What a caller may not see he may not ask for either, and whoever may not look for objects may
     /// only ask about the one that he names.
     func requireAskable(

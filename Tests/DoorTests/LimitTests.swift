@@ -1,4 +1,4 @@
-import Registration
+import Door
 import Testing
 
 @Suite(.timeLimit(.minutes(1)))

@@ -1,22 +1,43 @@
-import Cryptography
-import EventLoop
-import PushCore
-import PushStorage
-import ServiceKit
+package import Cryptography
+package import EventLoop
+package import PushCore
+package import PushStorage
+
+/// What a caller may do.
+package enum CallerRights: Equatable, Sendable {
+    case client
+    case master
+}
 
 /// An app as its callers meet it: its keys, readable, and what its owner has set.
-struct AppAccess: Sendable {
-    let id: String
-    let appKey: String
-    let masterKey: String
+package struct AppAccess: Sendable {
+    package let id: String
+    package let appKey: String
+    package let masterKey: String
     /// Keys that others have taken the place of, each with the end of its time.
-    var retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)] = []
-    let settings: AppSettings
+    package let retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)]
+    package let settings: AppSettings
     /// Which state of its fields' types counts.
-    var fieldsVersion = FieldsVersion(createdAt: .earliest, number: 0)
+    package let fieldsVersion: FieldsVersion
+
+    package init(
+        id: String,
+        appKey: String,
+        masterKey: String,
+        retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)] = [],
+        settings: AppSettings,
+        fieldsVersion: FieldsVersion = FieldsVersion(createdAt: .earliest, number: 0)
+    ) {
+        self.id = id
+        self.appKey = appKey
+        self.masterKey = masterKey
+        self.retiredKeys = retiredKeys
+        self.settings = settings
+        self.fieldsVersion = fieldsVersion
+    }
 
     /// The keys that are accepted now: the one in use, and those that it took the place of lately.
-    func keys(_ rights: CallerRights) -> [String] {
+    package func keys(_ rights: CallerRights) -> [String] {
         let (kind, key): (AppKeyKind, String) =
             switch rights {
             case .client: (.app, appKey)
@@ -28,20 +49,20 @@ struct AppAccess: Sendable {
     }
 
     /// Whether one of the keys is proved. All of them are tried, so that the time tells nothing.
-    func accepts(_ rights: CallerRights, _ isProved: (String) -> Bool) -> Bool {
+    package func accepts(_ rights: CallerRights, _ isProved: (String) -> Bool) -> Bool {
         keys(rights).reduce(false) { known, key in isProved(key) || known }
     }
 }
 
 /// What a request calls an app. It proves nothing about the caller, nor that there is such an app.
-enum AppName: Sendable {
+package enum AppName: Sendable {
     case id(String)
-    /// The name of an Azure hub: the id, whatever its case.
-    case hub(String)
+    /// The id, whatever its case.
+    case folded(String)
 
-    var text: String {
+    package var text: String {
         switch self {
-        case .id(let text), .hub(let text): text
+        case .id(let text), .folded(let text): text
         }
     }
 }
@@ -51,10 +72,9 @@ enum AppName: Sendable {
 /// Signatures need the keys themselves, so they are opened here; they live in memory only. A
 /// changed key or setting is taken up when the database tells of it, and within `lifetime` where
 /// that notice is missed.
-actor AppDirectory: ServicePart {
-    nonisolated let name: String
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
+package actor AppDirectory {
+    nonisolated private let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
@@ -70,23 +90,22 @@ actor AppDirectory: ServicePart {
     private let database: PushDatabase
     private let keys: KeyRing
     private var entries: [String: Entry] = [:]
-    /// The ids of hubs whose names were written otherwise.
-    private var hubs: [String: String] = [:]
+    /// The ids that were written otherwise, by how they were.
+    private var foldings: [String: String] = [:]
     /// Names that nobody has, and when that was found: who makes them up asks the database seldom.
     private var misses: [String: ContinuousClock.Instant] = [:]
     private static let missLifetime = Duration.seconds(1)
     /// Counts notices: what was read before one is not kept after it.
     private var notices = 0
 
-    init(_ name: String, _ database: PushDatabase, keys: KeyRing, on loop: EventLoop) {
-        self.name = name
+    package init(_ database: PushDatabase, keys: KeyRing, on loop: EventLoop) {
         self.database = database
         self.keys = keys
         self.loop = loop
     }
 
     /// Listens for changes until its task is cancelled.
-    func run() async throws {
+    package func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
         var isListening = false
         while !Task.isCancelled {
@@ -106,35 +125,39 @@ actor AppDirectory: ServicePart {
         if app.isEmpty { entries = [:] } else { entries[app] = nil }
     }
 
-    func find(_ name: AppName) async throws -> AppAccess? {
+    package func find(_ name: AppName) async throws -> AppAccess? {
         switch name {
         case .id(let id): try await find(id)
-        case .hub(let name): try await hub(name)
+        case .folded(let name): try await find(folding: name)
         }
     }
 
     /// Whether `find` asks the database about nothing that a stranger may have made up: at most it
     /// reads an app anew that was there when it was read last.
-    func remembers(_ name: AppName) -> Bool {
+    package func remembers(_ name: AppName) -> Bool {
         switch name {
         case .id(let id): entries[id] != nil || isMissing(id)
-        case .hub(let name): entries[hubs[name] ?? name] != nil || isMissing("hub " + name)
+        case .folded(let name):
+            entries[foldings[name] ?? name] != nil || isMissing(Self.folded(name))
         }
     }
 
-    /// The app that an Azure hub of this name is, whatever its case. Proves nothing about the caller.
-    func hub(_ name: String) async throws -> AppAccess? {
+    /// An app's id has no blank.
+    private static func folded(_ name: String) -> String { "folded " + name }
+
+    /// The app of this id, whatever its case.
+    private func find(folding name: String) async throws -> AppAccess? {
         guard AppID.isWellFormed(name) else { return nil }
-        if let app = try await find(hubs[name] ?? name) { return app }
-        hubs[name] = nil
-        let missed = "hub " + name
+        if let app = try await find(foldings[name] ?? name) { return app }
+        foldings[name] = nil
+        let missed = Self.folded(name)
         if isMissing(missed) { return nil }
         guard let id = try await database.apps.id(folding: name), id != name else {
             miss(missed)
             return nil
         }
-        if hubs.count >= Self.maximumEntries { hubs = [:] }
-        hubs[name] = id
+        if foldings.count >= Self.maximumEntries { foldings = [:] }
+        foldings[name] = id
         return try await find(id)
     }
 

@@ -1,6 +1,6 @@
-import EventLoop
-import Observability
-import PushStorage
+package import EventLoop
+package import Observability
+package import PushStorage
 import ServiceKit
 
 /// Writes down what was done with master keys, by the hundred, behind the answers.
@@ -8,10 +8,10 @@ import ServiceKit
 /// Authority: entries are kept in the order in which they came. What is answered and not written
 /// yet, a tenth of a second's worth, is lost with the process; a graceful stop writes it first, so
 /// this part stands behind the database and before the listener.
-actor AuditTrail: ServicePart {
-    nonisolated let name: String
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
+package actor AuditTrail: ServicePart {
+    package nonisolated let name: String
+    nonisolated private let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
@@ -27,7 +27,7 @@ actor AuditTrail: ServicePart {
     private let written: Counter
     private var waiting: [AuditEntry] = []
 
-    init(
+    package init(
         _ name: String,
         _ database: PushDatabase,
         on loop: EventLoop,
@@ -41,7 +41,7 @@ actor AuditTrail: ServicePart {
         written = metrics.counter(.auditEntriesWritten)
     }
 
-    func record(_ entry: AuditEntry) {
+    package func record(_ entry: AuditEntry) {
         if waiting.count >= Self.maximumWaiting {
             waiting.removeFirst(Self.batch)
             log.error("audit entries were dropped", [.count: .integer(Self.batch)])
@@ -49,7 +49,7 @@ actor AuditTrail: ServicePart {
         waiting.append(entry)
     }
 
-    func run() async throws {
+    package func run() async throws {
         while (try? await loop.sleep(for: Self.wait)) != nil { await writeAll(tries: 1) }
         // In a task of its own: this one is cancelled.
         await Task(executorPreference: loop) { await self.writeAll(tries: Self.lastTries) }.value
