@@ -25,8 +25,10 @@ actor AudiencePlanner: ServicePart {
     }
 
     nonisolated let name: String
+    private nonisolated let worker: ClaimWorker
+    /// Of the pages of pushes that it has claimed.
     private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? trouble.reason }
 
     private static let idleWait: Duration = .seconds(1)
     /// Members of a shard: enough that its beginning and its end cost little beside it, few enough
@@ -41,7 +43,6 @@ actor AudiencePlanner: ServicePart {
     private let kind: AudienceKind
     private let database: PushDatabase
     private let engine: DeliveryEngine
-    private let bell: Bell
     private let onPage: @Sendable () -> Void
     private let planned: Counter
     private let log: Log
@@ -66,29 +67,22 @@ actor AudiencePlanner: ServicePart {
         self.kind = kind
         self.database = database
         self.engine = engine
-        self.bell = bell
+        worker = ClaimWorker(
+            "pushes cannot be claimed for planning",
+            wokenBy: bell,
+            on: loop,
+            log: runtime.log
+        )
         self.onPage = onPage
         planned = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "broadcast"])
         log = runtime.log
     }
 
     func run() async throws {
-        var pause = Pause()
-        while !Task.isCancelled {
-            do {
-                let wasBusy = try await planNext()
-                pause = Pause()
-                guard !wasBusy else { continue }
-                trouble.clear(Self.cannotPlan)
-                await bell.wait(atMost: Self.idleWait)
-            } catch is CancellationError {
-                return
-            } catch {
-                if Task.isCancelled { return }
-                trouble.set(Self.cannotPlan)
-                log.warning("an audience cannot be planned", [.error: .string("\(error)")])
-                await pause.wait(on: loop)
-            }
+        await worker.run {
+            guard try await !planNext() else { return .again }
+            trouble.clear(Self.cannotPlan)
+            return .sleep(atMost: Self.idleWait)
         }
     }
 

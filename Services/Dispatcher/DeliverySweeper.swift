@@ -17,20 +17,18 @@ actor DeliverySweeper: ServicePart {
     }
 
     nonisolated let name = "sweeper"
-    private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    private nonisolated let worker: ClaimWorker
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// Rows claimed by one statement.
     private static let claimLimit = 1000
     /// How late a due delivery may be noticed where nothing rings.
     private static let idleWait: Duration = .milliseconds(250)
-    private static let cannotClaim = "due deliveries cannot be claimed"
 
     private let lane: Lane
     private let database: PushDatabase
     private let contexts: PushContexts
     private let engine: DeliveryEngine
-    private let bell: Bell
     private let log: Log
     /// The last claim came full: who has little that is due may stand behind who has much.
     private var isCrowded = false
@@ -50,27 +48,17 @@ actor DeliverySweeper: ServicePart {
         self.database = database
         self.contexts = contexts
         self.engine = engine
-        self.bell = bell
+        worker = ClaimWorker(
+            "due deliveries cannot be claimed",
+            wokenBy: bell,
+            on: loop,
+            log: runtime.log
+        )
         log = runtime.log
     }
 
     func run() async throws {
-        var pause = Pause()
-        while !Task.isCancelled {
-            do {
-                let goesOn = try await sweep()
-                trouble.clear(Self.cannotClaim)
-                pause = Pause()
-                if !goesOn { await bell.wait(atMost: Self.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                if Task.isCancelled { return }
-                trouble.set(Self.cannotClaim)
-                log.warning("due deliveries cannot be claimed", [.error: .string("\(error)")])
-                await pause.wait(on: loop)
-            }
-        }
+        await worker.run { try await sweep() ? .again : .sleep(atMost: Self.idleWait) }
     }
 
     /// - Returns: Whether there may be more.

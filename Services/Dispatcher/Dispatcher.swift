@@ -179,12 +179,8 @@ private struct Wiring {
         let (database, producer, consumer) = (database, producer, consumer)
         let (providers, engine, sessions) = (providers, engine, self.sessions)
         var parts: [any ServicePart] = [
-            Part("postgres", notReady: database.notReadyReason) {
-                do {
-                    try await database.run()
-                } catch let error as SchemaTooNew {
-                    throw ServiceFailure(error.description, exitCode: 78)
-                }
+            Part("postgres", notReady: database.notReadyReason, endedBy: SchemaTooNew.self) {
+                try await database.run()
             },
             Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
             Part("sessions' connections") {

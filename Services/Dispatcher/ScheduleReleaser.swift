@@ -19,19 +19,17 @@ actor ScheduleReleaser: ServicePart {
     }
 
     nonisolated let name = "schedules"
-    private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    private nonisolated let worker: ClaimWorker
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// How often it looks by itself, lest a notification was missed.
     private static let idleWait: Duration = .seconds(5)
     /// What is due and was not released is in another replica's hands just now.
     private static let shortestWait: Duration = .milliseconds(20)
-    private static let cannotRelease = "scheduled pushes cannot be released"
 
     private let database: PushDatabase
     private let contexts: PushContexts
     private let engine: DeliveryEngine
-    private let bell: Bell
     private let log: Log
     private let released: Counter
     private let onRelease: @Sendable () -> Void
@@ -50,31 +48,21 @@ actor ScheduleReleaser: ServicePart {
         self.database = database
         self.contexts = contexts
         self.engine = engine
-        self.bell = bell
+        worker = ClaimWorker(
+            "scheduled pushes cannot be released",
+            wokenBy: bell,
+            on: loop,
+            log: runtime.log
+        )
         self.onRelease = onRelease
         log = runtime.log
         released = runtime.metrics.counter(.pushesReleased)
     }
 
     func run() async throws {
-        var pause = Pause()
-        while !Task.isCancelled {
-            do {
-                let wait = try await releaseDue()
-                trouble.clear(Self.cannotRelease)
-                pause = Pause()
-                if wait > .zero { await bell.wait(atMost: wait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                if Task.isCancelled { return }
-                trouble.set(Self.cannotRelease)
-                log.warning(
-                    "scheduled pushes cannot be released",
-                    [.error: .string("\(error)")]
-                )
-                await pause.wait(on: loop)
-            }
+        await worker.run {
+            let wait = try await releaseDue()
+            return wait > .zero ? .sleep(atMost: wait) : .again
         }
     }
 

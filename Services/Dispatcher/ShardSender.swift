@@ -20,12 +20,11 @@ actor ShardSender: ServicePart {
     }
 
     nonisolated let name = "shards"
-    private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    private nonisolated let worker: ClaimWorker
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// How late a shard may be noticed where nothing rings.
     private static let idleWait: Duration = .seconds(1)
-    private static let cannotClaim = "shards cannot be claimed"
 
     private let database: PushDatabase
     private let contexts: PushContexts
@@ -61,6 +60,12 @@ actor ShardSender: ServicePart {
         self.contexts = contexts
         self.engine = engine
         self.bell = bell
+        worker = ClaimWorker(
+            "shards cannot be claimed",
+            wokenBy: bell,
+            on: loop,
+            log: runtime.log
+        )
         limit = configuration.shards
         checkpointEvery = configuration.checkpointEvery
         inFlightShare = configuration.inFlight / configuration.shards
@@ -69,24 +74,10 @@ actor ShardSender: ServicePart {
     }
 
     func run() async throws {
-        var pause = Pause()
-        while !Task.isCancelled {
-            do {
-                let claimed = try await claim()
-                trouble.clear(Self.cannotClaim)
-                pause = Pause()
-                if claimed == 0 {
-                    tellOfEnds()
-                    await bell.wait(atMost: try await untilNextDue())
-                }
-            } catch is CancellationError {
-                break
-            } catch {
-                if Task.isCancelled { break }
-                trouble.set(Self.cannotClaim)
-                log.warning("shards cannot be claimed", [.error: .string("\(error)")])
-                await pause.wait(on: loop)
-            }
+        await worker.run {
+            guard try await claim() == 0 else { return .again }
+            tellOfEnds()
+            return .sleep(atMost: try await untilNextDue())
         }
         await handBack()
     }

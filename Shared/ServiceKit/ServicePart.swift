@@ -33,6 +33,23 @@ package struct Part: ServicePart {
         self.body = body
     }
 
+    /// A part that one kind of error ends for good, such as a schema that is too new: the operator is
+    /// told in the error's own words, and the service ends with 78.
+    package init<Reason: Error & CustomStringConvertible>(
+        _ name: String,
+        notReady reason: @escaping @Sendable () -> String?,
+        endedBy: Reason.Type,
+        run body: @escaping @Sendable () async throws -> Void
+    ) {
+        self.init(name, notReady: reason) {
+            do {
+                try await body()
+            } catch let error as Reason {
+                throw ServiceFailure(error.description, exitCode: 78)
+            }
+        }
+    }
+
     package func run() async throws { try await body() }
     package func notReadyReason() -> String? { reason() }
 }
