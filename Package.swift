@@ -112,6 +112,14 @@ let package = Package(
             "PushProviders",
             ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]
         ),
+        library(
+            "Outbox",
+            [
+                // Providers: content is judged by what renders it.
+                "PushCore", "PushStorage", "PushEvents", "PushProviders", "Cryptography", "Kafka",
+                "ServiceKit", "EventLoop", "JSON", "Observability",
+            ]
+        ),
 
         library(
             "Apps",
@@ -127,11 +135,7 @@ let package = Package(
 
         service(
             "Registration",
-            // Providers: content is judged by what renders it.
-            [
-                "HTTPServer", "Apps", "Door", "PushStorage", "PushEvents", "Kafka",
-                "PushProviders",
-            ]
+            ["HTTPServer", "Apps", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
         service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service("Simulator", ["HTTPServer", "Kafka"]),
@@ -186,7 +190,11 @@ let package = Package(
                 "Cryptography", "JSON", "Observability",
             ]
         ),
-        tests("ServiceKitTests", ["ServiceKit", "Observability"]),
+        tests("ServiceKitTests", ["ServiceKit", "EventLoop", "Observability"]),
+        tests(
+            "OutboxTests",
+            ["Outbox", "PushStorage", "PushEvents", "PushCore", "EventLoop", "JSON"]
+        ),
         tests(
             "DispatcherTests",
             [
@@ -203,8 +211,9 @@ let package = Package(
         tests(
             "IntegrationTests",
             [
-                "PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka", "EventLoop", "JSON",
-                "Cryptography",
+                "Outbox", "PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka",
+                "ServiceKit",
+                "EventLoop", "JSON", "Cryptography", "Observability",
             ]
         ),
         tests(

@@ -5,6 +5,7 @@ import EventLoop
 import HTTPServer
 import Kafka
 import Observability
+import Outbox
 import PushCore
 import PushStorage
 import ServiceKit
@@ -51,7 +52,6 @@ func makeParts(
     let relay = OutboxRelay(
         from: databases[0],
         to: producer,
-        topics: configuration.topics,
         on: runtime.mainLoop,
         log: runtime.log,
         metrics: runtime.metrics
@@ -86,13 +86,15 @@ func makeParts(
         )
         let saved = runtime.metrics.counter(.installationsSaved)
         let objects = ObjectOperations(database: database, saved: saved)
-        let pushes = PushOperations(database: database, topics: configuration.topics)
+        let pushes = PushOperations(
+            acceptance: PushAcceptance(database, topics: configuration.topics)
+        )
         var router = makeRouter(
             LeanCloudSurface(database: database, door: door, objects: objects, pushes: pushes),
             AzureSurface(
                 database: database,
                 door: door,
-                topics: configuration.topics,
+                pushes: pushes,
                 saved: saved
             ),
             OwnSurface(
@@ -109,13 +111,11 @@ func makeParts(
     var parts: [any ServicePart] = []
     for (number, database) in databases.enumerated() {
         parts.append(
-            Part("database-\(number)", notReady: { database.notReadyReason() }) {
-                do {
-                    try await database.run()
-                } catch let error as SchemaTooNew {
-                    throw ServiceFailure(error.description, exitCode: 78)
-                }
-            }
+            Part(
+                "database-\(number)",
+                notReady: { database.notReadyReason() },
+                endedBy: SchemaTooNew.self
+            ) { try await database.run() }
         )
     }
     for (number, apps) in directories.enumerated() {

@@ -1,4 +1,5 @@
 package import JSON
+import PushCore
 
 /// What a record carries once its envelope is off: CloudEvents 1.0 in Kafka's binary mode (`ce_*`
 /// headers) or structured mode (`application/cloudevents+json`), or no envelope at all.

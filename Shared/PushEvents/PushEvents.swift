@@ -5,20 +5,7 @@
 // A record that cannot be read is never an obstacle: reading it gives a `DeadLetterReason`, and the
 // record goes to `push.dead-letters` as it came.
 
-/// A header of a Kafka record.
-package struct RecordHeader: Sendable, Equatable {
-    package var name: String
-    package var value: [UInt8]
-
-    package init(_ name: String, _ value: [UInt8]) {
-        self.name = name
-        self.value = value
-    }
-
-    package init(_ name: String, _ text: String) {
-        self.init(name, Array(text.utf8))
-    }
-}
+package import PushCore
 
 /// A record as it came from Kafka.
 package struct IncomingRecord: Sendable, Equatable {
@@ -40,26 +27,6 @@ package struct IncomingRecord: Sendable, Equatable {
         self.topic = topic
         self.partition = partition
         self.offset = offset
-        self.key = key
-        self.value = value
-        self.headers = headers
-    }
-}
-
-/// A record to be written to Kafka.
-package struct OutgoingRecord: Sendable, Equatable {
-    package var topic: String
-    package var key: [UInt8]?
-    package var value: [UInt8]?
-    package var headers: [RecordHeader]
-
-    package init(
-        topic: String,
-        key: [UInt8]?,
-        value: [UInt8]?,
-        headers: [RecordHeader] = []
-    ) {
-        self.topic = topic
         self.key = key
         self.value = value
         self.headers = headers

@@ -4,8 +4,8 @@ import Door
 import HTTPServer
 import JSON
 import Observability
+import Outbox
 import PushCore
-import PushEvents
 import PushStorage
 
 /// What a shared access key lets its holder do, each right including those before it.
@@ -24,7 +24,7 @@ enum AzureRight: Sendable {
 struct AzureSurface: Sendable {
     let database: PushDatabase
     let door: RequestGuard
-    let topics: KafkaTopics
+    let pushes: PushOperations
     let saved: Counter
 
     static let listenKeyName = "DefaultListenSharedAccessSignature"
@@ -157,6 +157,7 @@ struct AzureSurface: Sendable {
         case let error as ObjectError: AzureError(status: error.status, error.description)
         case let error as PushRequestError: AzureError(error.description)
         case let error as TagExpressionError: AzureError(error.description)
+        case let error as PushTooLarge: AzureError(status: 413, error.description)
         case let error as PageTooLarge: AzureError(error.description)
         case is TooManyWaiting:
             AzureError(status: 403, "too many notifications of this hub wait for their time")

@@ -4,8 +4,6 @@ import Door
 import HTTPServer
 import JSON
 import PushCore
-import PushEvents
-import PushProviders
 import PushStorage
 
 extension AzureSurface {
@@ -250,60 +248,12 @@ extension AzureSurface {
             at: time,
             templates: try await templateNames(message, caller)
         )
-        let now = Instant.now()
-        let ids = request.notificationIDs(app: caller.app.id, now: now)
-        let id = ids.own
-        var pushes: [(push: NewPush, record: OutboxRecord)] = []
-        for request in requests {
-            let parsed = try PushRequest.parse(request.object, now: now)
-            try caller.requireAskable(parsed.audience)
-            let record = PushEvent.encode(
-                request.object,
-                app: caller.app.id,
-                source: request.source,
-                eventID: id,
-                topics: topics
-            )
-            guard (record.value?.count ?? 0) <= PushOperations.maximumRecordBytes else {
-                throw AzureError(status: 413, "the send is too large")
-            }
-            if let error = parsed.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
-                throw AzureError(status: 413, error.description)
-            }
-            let push = NewPush(
-                id: PushIdentity.pushID(
-                    app: caller.app.id,
-                    source: request.source,
-                    eventID: id,
-                    digest: { sha256($0) }
-                ),
-                app: caller.app.id,
-                eventSource: request.source,
-                eventID: id,
-                object: request.object,
-                request: parsed,
-                expiresAt: parsed.expiresAt(acceptedAt: now),
-                releaseAt: parsed.releaseTime(acceptedAt: now)
-            )
-            pushes.append(
-                (
-                    push,
-                    OutboxRecord(
-                        kafkaTopic: record.topic,
-                        key: record.key,
-                        value: record.value ?? []
-                    )
-                )
-            )
-        }
-        try caller.visit?.countPush(of: caller.app)
-        caller.visit?.note(id)
-        let kept = try await database.pushes.accept(
-            group: id,
+        let ids = request.notificationIDs(app: caller.app.id, now: .now())
+        let kept = try await pushes.accept(
+            requests.map { ($0.object, $0.source) },
+            as: ids.own,
             neighbours: ids.neighbours,
-            app: caller.app.id,
-            pushes,
-            maximumWaiting: PushOperations.maximumWaiting
+            caller: caller
         )
         return Accepted(id: kept.eventID, pushes: kept.pushes)
     }

@@ -1,5 +1,6 @@
 import Door
 import HTTPServer
+import Outbox
 import PushCore
 import PushStorage
 
@@ -86,6 +87,8 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as CQLError: self.init(code: error.code, error.description)
         case let error as PushRequestError:
             self.init(code: error.codeOfClients, error.description)
+        case let error as PushTooLarge:
+            self.init(status: 413, code: 116, error.description)
         case let error as PageTooLarge: self.init(code: 116, error.description)
         case is TooManyWaiting:
             self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")

@@ -1,31 +1,20 @@
 import Apps
-import Cryptography
 import Door
 import JSON
+import Outbox
 import PushCore
-import PushEvents
-import PushProviders
 import PushStorage
 
-/// Takes pushes in, whichever surface they come by: kept together with their outbox row in one
-/// transaction. What reaches Kafka is the relay's to say.
+/// Takes pushes in for callers: what one may not ask for is refused before anything is kept.
 struct PushOperations: Sendable {
-    let database: PushDatabase
-    let topics: KafkaTopics
-
-    /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
-    /// where nobody has set another limit.
-    static let maximumRecordBytes = 1_000_000
-    /// What may wait for its time at once, of one app.
-    static let maximumWaiting = 1000
+    let acceptance: PushAcceptance
 
     /// Takes a push request (`PushRequest`) without what names an event. The same request key within
     /// five minutes is the same push, sent once; the same event id always is.
     ///
     /// - Returns: The push as it is kept; that of the first time, where it is a repeat.
-    /// - Throws: `PushRequestError` for what cannot be sent, `ObjectError` 116 for what is too large,
-    ///   119 for what the caller may not ask of whom it is for, 154 where too many pushes wait
-    ///   already.
+    /// - Throws: `PushRequestError` for what cannot be sent, `PushTooLarge`, `TooManyWaiting`, and
+    ///   `ObjectError` 119 for what the caller may not ask of whom it is for.
     func accept(
         _ body: JSONObject,
         requestKey: String? = nil,
@@ -39,61 +28,52 @@ struct PushOperations: Sendable {
                 "\(field) belongs to a record on Kafka; over HTTP it is not taken."
             )
         }
-        let now = Instant.now()
-        let parsed = try PushRequest.parse(body, now: now)
-        try caller.requireAskable(parsed.audience)
-        let eventID = eventID ?? Hex.encode(randomBytes(16))
         let source = PushIdentity.httpSource
-        let id = PushIdentity.pushID(
-            app: caller.app.id,
-            source: source,
-            eventID: eventID,
-            digest: { sha256($0) }
-        )
-        let record = PushEvent.encode(
-            body,
-            app: caller.app.id,
-            source: source,
-            eventID: eventID,
-            topics: topics
-        )
-        guard (record.value?.count ?? 0) <= Self.maximumRecordBytes else {
-            throw ObjectError(
-                status: 413,
-                code: 116,
-                "The push is too large: at most \(Self.maximumRecordBytes) bytes."
-            )
-        }
-        try parsed.requireSize(record)
+        let event =
+            eventID.map { PushAcceptance.Event(app: caller.app.id, source: source, id: $0) }
+            ?? .anonymous(app: caller.app.id, source: source)
+        let judged = try acceptance.judge(body, event, now: .now())
+        try caller.requireAskable(judged.audience)
         try caller.visit?.countPush(of: caller.app)
-        let push = try await database.pushes.accept(
-            NewPush(
-                id: id,
-                app: caller.app.id,
-                eventSource: source,
-                eventID: eventID,
-                object: body,
-                request: parsed,
-                expiresAt: parsed.expiresAt(acceptedAt: now),
-                releaseAt: parsed.releaseTime(acceptedAt: now)
-            ),
-            record: OutboxRecord(
-                kafkaTopic: record.topic,
-                key: record.key,
-                value: record.value ?? []
-            ),
-            requestKey: requestKey,
-            maximumWaiting: Self.maximumWaiting
-        )
+        let push = try await acceptance.accept(judged, requestKey: requestKey)
         caller.visit?.note(push.id)
         return push
     }
-}
 
-extension PushRequest {
-    /// - Throws: `ObjectError` 116 for content that is too large for every platform of the request.
-    fileprivate func requireSize(_ record: OutgoingRecord) throws {
-        guard let error = tooLargeEverywhere(bytes: record.value?.count ?? 0) else { return }
-        throw ObjectError(status: 413, code: 116, "The push cannot be sent: \(error.description).")
+    /// Takes several that are one to whoever asked for them, all or none.
+    ///
+    /// - Parameters:
+    ///   - requests: Each with the source that tells it from the others.
+    ///   - eventID: Of them all.
+    ///   - neighbours: The ids that the same call may have had; see `PushStore`.
+    ///   - caller: Who asks.
+    /// - Returns: What is kept; that of the first time, where it is a repeat.
+    /// - Throws: As for one.
+    func accept(
+        _ requests: [(object: JSONObject, source: String)],
+        as eventID: String,
+        neighbours: [String],
+        caller: Caller
+    ) async throws -> PushStore.AcceptedGroup {
+        guard caller.mayPush else { throw ObjectError.masterKeyNeeded(for: "Sending a push") }
+        let now = Instant.now()
+        let judged = try requests.map { request in
+            let event = PushAcceptance.Event(
+                app: caller.app.id,
+                source: request.source,
+                id: eventID
+            )
+            let judged = try acceptance.judge(request.object, event, now: now)
+            try caller.requireAskable(judged.audience)
+            return judged
+        }
+        try caller.visit?.countPush(of: caller.app)
+        caller.visit?.note(eventID)
+        return try await acceptance.accept(
+            group: eventID,
+            neighbours: neighbours,
+            app: caller.app.id,
+            judged
+        )
     }
 }

@@ -1,51 +1,27 @@
 import JSON
 import Postgres
-
-/// A record on its way to Kafka, kept until the broker has acknowledged it.
-package struct OutboxRecord: Sendable, Equatable {
-    package var kafkaTopic: String
-    package var key: [UInt8]?
-    package var value: [UInt8]
-    package var headers: [Header]
-
-    package struct Header: Sendable, Equatable {
-        package var name: String
-        package var value: String
-
-        package init(_ name: String, _ value: String) {
-            self.name = name
-            self.value = value
-        }
-    }
-
-    package init(kafkaTopic: String, key: [UInt8]?, value: [UInt8], headers: [Header] = []) {
-        self.kafkaTopic = kafkaTopic
-        self.key = key
-        self.value = value
-        self.headers = headers
-    }
-}
+package import PushCore
 
 /// A record that a relay has to bring to Kafka.
 package struct ClaimedOutboxRecord: Sendable, Equatable {
     package var id: Int
     /// Whose claim it is: until when it is hidden, in microseconds since 1970.
     fileprivate var claim: Int64
-    package var record: OutboxRecord
+    package var record: OutgoingRecord
 
     fileprivate static func read(_ row: PostgresRow) throws -> ClaimedOutboxRecord {
         ClaimedOutboxRecord(
             id: try row.integer("id"),
             claim: try row.timestampMicroseconds("due_at"),
-            record: OutboxRecord(
-                kafkaTopic: try row.text("kafka_topic"),
+            record: OutgoingRecord(
+                topic: try row.text("kafka_topic"),
                 key: try row.bytesOrNil("key"),
                 value: try row.bytes("value"),
                 headers: (try row.json("headers").array ?? []).compactMap { pair in
                     guard let name = pair[0]?.string, let value = pair[1]?.string else {
                         return nil
                     }
-                    return OutboxRecord.Header(name, value)
+                    return RecordHeader(name, value)
                 }
             )
         )
@@ -125,8 +101,9 @@ package struct OutboxStore: Sendable {
             .integer("count") ?? 0
     }
 
+    /// Headers are kept as text; a record without a value, which nobody accepts here, as an empty one.
     static func append(
-        _ records: [OutboxRecord],
+        _ records: [OutgoingRecord],
         _ transaction: PostgresTransaction
     ) async throws {
         _ = try await transaction.execute(
@@ -135,11 +112,18 @@ package struct OutboxStore: Sendable {
             SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::jsonb[])
             """,
             [
-                .textArray(records.map(\.kafkaTopic)), .bytesArray(records.map(\.key)),
-                .bytesArray(records.map(\.value)),
+                .textArray(records.map(\.topic)), .bytesArray(records.map(\.key)),
+                .bytesArray(records.map { $0.value ?? [] }),
                 .jsonArray(
                     records.map { record in
-                        .array(record.headers.map { [.string($0.name), .string($0.value)] })
+                        .array(
+                            record.headers.map { header in
+                                [
+                                    .string(header.name),
+                                    .string(String(decoding: header.value, as: UTF8.self)),
+                                ]
+                            }
+                        )
                     }
                 ),
             ]

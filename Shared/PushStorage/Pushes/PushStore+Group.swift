@@ -1,4 +1,5 @@
 import Postgres
+package import PushCore
 
 /// Several pushes that are one to whoever asked for them: they share their event's id, and differ in
 /// its source.
@@ -29,7 +30,7 @@ extension PushStore {
         group eventID: String,
         neighbours: [String] = [],
         app: String,
-        _ pushes: [(push: NewPush, record: OutboxRecord)],
+        _ pushes: [(push: NewPush, record: OutgoingRecord)],
         maximumWaiting: Int
     ) async throws -> AcceptedGroup {
         let eventIDs = neighbours.isEmpty ? [eventID] : neighbours

@@ -66,7 +66,7 @@ package struct PushStore: Sendable {
     ///   the app as may.
     package func accept(
         _ push: NewPush,
-        record: OutboxRecord,
+        record: OutgoingRecord,
         requestKey: String? = nil,
         maximumWaiting: Int? = nil
     ) async throws -> StoredPush {
@@ -96,7 +96,7 @@ package struct PushStore: Sendable {
     /// - Returns: `nil` where the id is known already.
     static func insert(
         _ push: NewPush,
-        _ record: OutboxRecord,
+        _ record: OutgoingRecord,
         _ transaction: PostgresTransaction
     ) async throws -> StoredPush? {
         let inserted = try await transaction.execute(

@@ -122,7 +122,7 @@ struct CancelTests {
             let queued = try fixture.push("queued", [:])
             _ = try await database.pushes.accept(
                 queued,
-                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [])
+                record: OutgoingRecord(topic: "t", key: nil, value: [])
             )
             #expect(try await database.pushes.cancel(queued.id)?.status == .cancelled)
             let session = try await database.sessions.open(name: "replica")

@@ -104,8 +104,8 @@ struct ErasureTests {
             record["app"] = .string(Self.app)
             _ = try await database.pushes.accept(
                 queued,
-                record: OutboxRecord(
-                    kafkaTopic: "push.requests",
+                record: OutgoingRecord(
+                    topic: "push.requests",
                     key: [1],
                     value: JSONValue.object(record).bytes
                 )

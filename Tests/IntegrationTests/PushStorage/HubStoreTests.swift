@@ -65,7 +65,7 @@ struct HubStoreTests {
     @Test("The pushes of one send are accepted once, all of them, however often they come at once")
     func groups() async throws {
         try await StorageFixture.run { fixture in
-            func push(_ source: String) throws -> (push: NewPush, record: OutboxRecord) {
+            func push(_ source: String) throws -> (push: NewPush, record: OutgoingRecord) {
                 var push = try fixture.push("n1", [:])
                 push.eventSource = "carillon/azure/\(source)"
                 push.id = PushIdentity.pushID(
@@ -74,7 +74,7 @@ struct HubStoreTests {
                     eventID: "n1",
                     digest: { sha256($0) }
                 )
-                return (push, OutboxRecord(kafkaTopic: "t", key: nil, value: [1]))
+                return (push, OutgoingRecord(topic: "t", key: nil, value: [1]))
             }
             let groups = try [["a", "b"], ["a", "b", "c"], ["c"], ["a", "b"]].map { sources in
                 try sources.map { try push($0) }
@@ -116,7 +116,7 @@ struct HubStoreTests {
                     group: eventID,
                     neighbours: neighbours,
                     app: app,
-                    [(push, OutboxRecord(kafkaTopic: "t", key: nil, value: [1]))],
+                    [(push, OutgoingRecord(topic: "t", key: nil, value: [1]))],
                     maximumWaiting: 10
                 ).eventID
             }

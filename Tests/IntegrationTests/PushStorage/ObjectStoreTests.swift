@@ -157,7 +157,7 @@ struct ObjectStoreTests {
                         do {
                             _ = try await pushes.accept(
                                 push,
-                                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [1]),
+                                record: OutgoingRecord(topic: "t", key: nil, value: [1]),
                                 maximumWaiting: 10
                             )
                             return true
@@ -174,7 +174,7 @@ struct ObjectStoreTests {
             // One that goes out at once has nothing to do with it.
             _ = try await pushes.accept(
                 try fixture.push("now", [:]),
-                record: OutboxRecord(kafkaTopic: "t", key: nil, value: [1]),
+                record: OutgoingRecord(topic: "t", key: nil, value: [1]),
                 maximumWaiting: 10
             )
         }
@@ -186,7 +186,7 @@ struct ObjectStoreTests {
     func requestKeys() async throws {
         try await StorageFixture.run { fixture in
             let pushes = fixture.database.pushes
-            let record = OutboxRecord(kafkaTopic: "t", key: nil, value: [1])
+            let record = OutgoingRecord(topic: "t", key: nil, value: [1])
             let time = Instant.now().adding(milliseconds: 3_600_000).iso8601
             let refused = try fixture.push("refused", ["push_time": .string(time)])
             await #expect(throws: TooManyWaiting.self) {

@@ -201,7 +201,7 @@ struct ScheduleTests {
         try await StorageFixture.run { fixture in
             let (database, pushes) = (fixture.database, fixture.database.pushes)
             let push = try fixture.push("http", request(1))
-            let record = OutboxRecord(kafkaTopic: "push.requests", key: [1], value: [2])
+            let record = OutgoingRecord(topic: "push.requests", key: [1], value: [2])
             let accepted = try await pushes.accept(push, record: record)
             #expect(accepted.status == .queued)
             let listed = try #require(try await pushes.scheduled(app: StorageFixture.app).first)

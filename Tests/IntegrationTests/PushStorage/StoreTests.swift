@@ -151,11 +151,11 @@ struct StoreTests {
         try await StorageFixture.run { fixture in
             let database = fixture.database
             let push = try fixture.push("http", ["tokens": [["platform": "fcm", "token": "t"]]])
-            let record = OutboxRecord(
-                kafkaTopic: "push.requests",
+            let record = OutgoingRecord(
+                topic: "push.requests",
                 key: [7, 0],
                 value: [1, 2],
-                headers: [.init("content-type", "application/json")]
+                headers: [RecordHeader("content-type", "application/json")]
             )
             let accepted = try await database.pushes.accept(push, record: record)
             #expect(accepted.status == .queued)
@@ -192,8 +192,8 @@ struct StoreTests {
             let database = fixture.database
             for name in ["poison", "good"] {
                 let push = try fixture.push(name, ["tokens": [["platform": "fcm", "token": "t"]]])
-                let record = OutboxRecord(
-                    kafkaTopic: "push.requests",
+                let record = OutgoingRecord(
+                    topic: "push.requests",
                     key: nil,
                     value: Array(name.utf8)
                 )

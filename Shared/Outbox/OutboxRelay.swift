@@ -1,8 +1,8 @@
-import EventLoop
-import Kafka
-import Observability
-import PushEvents
-import PushStorage
+package import EventLoop
+package import Kafka
+package import Observability
+import PushCore
+package import PushStorage
 import ServiceKit
 
 /// Brings accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
@@ -11,68 +11,63 @@ import ServiceKit
 /// crash between the acknowledgement and the delete sends a record twice, which the event's key
 /// absorbs. A record that the broker does not take waits, longer each time, and others pass it.
 /// Shutdown: the round that is under way ends; what it did not deliver stays in the outbox.
-actor OutboxRelay: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
+package actor OutboxRelay: ServicePart {
+    private nonisolated let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    nonisolated let name = "outbox-relay"
+    package nonisolated let name = "outbox-relay"
 
     /// How long without a word a relay waits before it looks by itself.
     private static let idleWait = Duration.seconds(1)
     private static let batch = 500
     /// For the producer: within the lease of what is claimed, and within a stop's grace.
-    static let deliveryTimeout: Duration = .seconds(OutboxStore.leaseSeconds - 5)
+    package static let deliveryTimeout: Duration = .seconds(OutboxStore.leaseSeconds - 5)
 
     private let database: PushDatabase
     private let producer: KafkaProducer
-    private let topics: KafkaTopics
     private let log: Log
     private let relayed: Counter
     private let bell: Bell
+    private let worker: ClaimWorker
 
-    init(
+    package init(
         from database: PushDatabase,
         to producer: KafkaProducer,
-        topics: KafkaTopics,
         on loop: EventLoop,
         log: Log,
         metrics: Metrics
     ) {
         self.database = database
         self.producer = producer
-        self.topics = topics
         self.loop = loop
         self.log = log
         relayed = metrics.counter(.outboxRelayed)
         bell = Bell(on: loop)
+        worker = ClaimWorker(
+            "the outbox cannot be brought to Kafka",
+            wokenBy: bell,
+            on: loop,
+            log: log
+        )
     }
 
-    func run() async throws {
+    package func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
-        var pause = Pause()
         var isListening = false
-        while !Task.isCancelled {
-            do {
-                if !isListening {
-                    let (loop, bell) = (loop, bell)
-                    try await database.onNotification(.outbox) { _ in
-                        loop.execute { bell.ring() }
-                    }
-                    isListening = true
+        await worker.run {
+            if !isListening {
+                let (loop, bell) = (loop, bell)
+                try await database.onNotification(.outbox) { _ in
+                    loop.execute { bell.ring() }
                 }
-                let claimed = try await database.outbox.claim(limit: Self.batch)
-                try await bring(claimed)
-                pause = Pause()
-                // A notification may be missed while the listener reconnects.
-                if claimed.count < Self.batch { await bell.wait(atMost: Self.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                log.warning("outbox round failed", [.error: .string("\(error)")])
-                await pause.wait(on: loop)
+                isListening = true
             }
+            let claimed = try await database.outbox.claim(limit: Self.batch)
+            try await bring(claimed)
+            // A notification may be missed while the listener reconnects.
+            return claimed.count < Self.batch ? .sleep(atMost: Self.idleWait) : .again
         }
     }
 
@@ -96,14 +91,7 @@ actor OutboxRelay: ServicePart {
 
     /// - Returns: A verdict each, and why Kafka could not be asked where it could not.
     private func produce(_ claimed: [ClaimedOutboxRecord]) async -> ([OutboxVerdict], String?) {
-        let outgoing = claimed.map { item in
-            KafkaOutgoing(
-                topic: item.record.kafkaTopic,
-                key: item.record.key,
-                value: item.record.value,
-                headers: item.record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
-            )
-        }
+        let outgoing = claimed.map { KafkaOutgoing($0.record) }
         do {
             let errors = try await producer.send(outgoing)
             // Only a size is the record's own fault; all else is the broker's, or an operator's.
@@ -131,5 +119,16 @@ private struct RelayError: Error, CustomStringConvertible {
     let reason: String
     var description: String {
         "Kafka has not acknowledged \(unavailable) of the outbox's records: \(reason)"
+    }
+}
+
+extension KafkaOutgoing {
+    fileprivate init(_ record: OutgoingRecord) {
+        self.init(
+            topic: record.topic,
+            key: record.key,
+            value: record.value,
+            headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
+        )
     }
 }

@@ -1,0 +1,34 @@
+/// A header of a Kafka record.
+package struct RecordHeader: Sendable, Equatable {
+    package var name: String
+    package var value: [UInt8]
+
+    package init(_ name: String, _ value: [UInt8]) {
+        self.name = name
+        self.value = value
+    }
+
+    package init(_ name: String, _ text: String) {
+        self.init(name, Array(text.utf8))
+    }
+}
+
+/// A record to be written to Kafka: at once, or by way of the outbox.
+package struct OutgoingRecord: Sendable, Equatable {
+    package var topic: String
+    package var key: [UInt8]?
+    package var value: [UInt8]?
+    package var headers: [RecordHeader]
+
+    package init(
+        topic: String,
+        key: [UInt8]?,
+        value: [UInt8]?,
+        headers: [RecordHeader] = []
+    ) {
+        self.topic = topic
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+}

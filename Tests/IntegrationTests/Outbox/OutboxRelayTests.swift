@@ -1,0 +1,149 @@
+import EventLoop
+import JSON
+import Kafka
+import Observability
+import Outbox
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+import Support
+import Testing
+
+@Suite(
+    "The relay, between a real Postgres and a real Kafka",
+    .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set"),
+    .enabled(
+        if: TestEnvironment.kafkaBootstrapServers != nil,
+        "KAFKA_BOOTSTRAP_SERVERS is not set"
+    ),
+    .timeLimit(.minutes(2))
+)
+struct OutboxRelayTests {
+    /// Relays as long as the body takes, on a loop and with a database of its own, as a service.
+    private func relaying(
+        _ fixture: StorageFixture,
+        to servers: String,
+        _ body: () async throws -> Void
+    ) async throws {
+        let loop = try EventLoop(name: "relay")
+        let database = PushDatabase(DatabaseConfiguration(uri: fixture.server.url), on: loop)
+        let producer = try KafkaProducer(
+            KafkaConfiguration(bootstrapServers: servers),
+            deliveryTimeout: OutboxRelay.deliveryTimeout,
+            on: loop
+        )
+        let relay = OutboxRelay(
+            from: database,
+            to: producer,
+            on: loop,
+            log: .disabled,
+            metrics: Metrics()
+        )
+        let running = Task {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await database.run() }
+                group.addTask { try await producer.run() }
+                group.addTask { try await relay.run() }
+                try await group.waitForAll()
+            }
+        }
+        let result: Result<Void, any Error>
+        do {
+            try await body()
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        running.cancel()
+        _ = await running.result
+        await producer.close()
+        await loop.stop()
+        try result.get()
+    }
+
+    private func topics(on servers: String, _ loop: EventLoop) async throws -> KafkaTopics {
+        let topics = KafkaTopics(prefix: TestEnvironment.unique("relay-") + ".")
+        _ = try await KafkaAdmin.ensureTopics(
+            [(topics.pushRequests, 1)],
+            KafkaConfiguration(bootstrapServers: servers),
+            timeout: .seconds(60),
+            on: loop
+        )
+        return topics
+    }
+
+    @Test("Promise 1: what was accepted reaches Kafka as it was accepted, once, and leaves no row")
+    func brings() async throws {
+        let servers = try #require(TestEnvironment.kafkaBootstrapServers)
+        try await StorageFixture.run { fixture in
+            let topics = try await topics(on: servers, fixture.loop)
+            let acceptance = PushAcceptance(fixture.database, topics: topics)
+            let judged = try (0..<20).map { number in
+                try acceptance.judge(
+                    ["channels": ["news"], "data": ["alert": .string("Ring \(number)")]],
+                    PushAcceptance.Event(
+                        app: StorageFixture.app,
+                        source: "test",
+                        id: "event-\(number)"
+                    ),
+                    now: .now()
+                )
+            }
+            // Some were waiting when the relay came, others are accepted while it sleeps.
+            for push in judged[..<10] { _ = try await acceptance.accept(push) }
+            try await relaying(fixture, to: servers) {
+                for push in judged[10...] { _ = try await acceptance.accept(push) }
+                try await eventually("the outbox is empty") {
+                    try await fixture.database.outbox.count() == 0 ? () : nil
+                }
+            }
+            let records = try await KafkaClient(bootstrapServers: servers)
+                .records(on: topics.pushRequests)
+            #expect(
+                records.map(\.key).compactMap { $0 }.sorted() == judged.map(\.push.eventID).sorted()
+            )
+            #expect(
+                Set(records.map(\.value))
+                    == Set(judged.map { String(decoding: $0.record.value ?? [], as: UTF8.self) })
+            )
+            #expect(records.allSatisfy { $0.headers.map(\.value) == ["application/json"] })
+        }
+    }
+
+    @Test("Promise 1: while Kafka is away rows wait, and go when it is there")
+    func waits() async throws {
+        let servers = try #require(TestEnvironment.kafkaBootstrapServers)
+        try await StorageFixture.run { fixture in
+            let topics = try await topics(on: servers, fixture.loop)
+            let acceptance = PushAcceptance(fixture.database, topics: topics)
+            let judged = try acceptance.judge(
+                ["channels": ["news"], "data": ["alert": "Ring"]],
+                .anonymous(app: StorageFixture.app, source: "test"),
+                now: .now()
+            )
+            _ = try await acceptance.accept(judged)
+            // Claimed by a relay whose Kafka answers nothing: it stops, and nothing is lost.
+            try await relaying(fixture, to: "127.0.0.1:1") {
+                try await eventually("a relay has claimed the row") {
+                    try await fixture.isClaimed() ? () : nil
+                }
+            }
+            #expect(try await fixture.database.outbox.count() == 1)
+            try await relaying(fixture, to: servers) {
+                try await eventually("the outbox is empty") {
+                    try await fixture.database.outbox.count() == 0 ? () : nil
+                }
+            }
+            let records = try await KafkaClient(bootstrapServers: servers)
+                .records(on: topics.pushRequests)
+            #expect(records.count == 1)
+        }
+    }
+}
+
+extension StorageFixture {
+    fileprivate func isClaimed() async throws -> Bool {
+        try await server.query("SELECT count(*) FROM outbox WHERE due_at > now()") == ["1"]
+    }
+}

@@ -1,0 +1,89 @@
+import EventLoop
+import Observability
+import ServiceKit
+import Testing
+
+@Suite("The rounds of who works on what it claims", .timeLimit(.minutes(1)))
+struct ClaimWorkerTests {
+    private struct Refused: Error {}
+
+    /// Runs rounds on a loop of their own until one says that it was the last.
+    private func run(
+        _ round: @escaping @Sendable (_ number: Int, ClaimWorker, Bell) throws -> ClaimWorker.Next?
+    ) async throws {
+        let loop = try EventLoop(name: "claims")
+        let rounds = Task(executorPreference: loop) {
+            let bell = Bell(on: loop)
+            let worker = ClaimWorker(
+                "nothing can be claimed",
+                wokenBy: bell,
+                on: loop,
+                log: .disabled
+            )
+            var number = 0
+            await worker.run {
+                number += 1
+                guard let next = try round(number, worker, bell) else {
+                    unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+                    return .sleep(atMost: .seconds(3600))
+                }
+                return next
+            }
+        }
+        await rounds.value
+        await loop.stop()
+    }
+
+    @Test("while there may be more, the next round follows at once")
+    func again() async throws {
+        try await run { number, _, _ in number < 1000 ? .again : nil }
+    }
+
+    @Test("an idle worker sleeps until it is rung, also where it was rung before it slept")
+    func rung() async throws {
+        try await run { number, _, bell in
+            guard number < 3 else { return nil }
+            bell.ring()
+            return .sleep(atMost: .seconds(3600))
+        }
+    }
+
+    @Test("an idle worker that nobody rings looks by itself")
+    func looks() async throws {
+        try await run { number, _, _ in number < 3 ? .sleep(atMost: .milliseconds(1)) : nil }
+    }
+
+    @Test("a round that fails is told as a reason to be not ready, until one does not fail")
+    func trouble() async throws {
+        try await run { number, worker, _ in
+            switch number {
+            case 1:
+                #expect(worker.notReadyReason() == nil)
+                throw Refused()
+            case 2:
+                #expect(worker.notReadyReason() == "nothing can be claimed")
+                return .again
+            default:
+                #expect(worker.notReadyReason() == nil)
+                return nil
+            }
+        }
+    }
+
+    @Test("what is thrown because of a stop is no failure, and the last")
+    func stop() async throws {
+        let loop = try EventLoop(name: "claims")
+        let worker = await Task(executorPreference: loop) {
+            let worker = ClaimWorker(
+                "nothing can be claimed",
+                wokenBy: Bell(on: loop),
+                on: loop,
+                log: .disabled
+            )
+            await worker.run { throw CancellationError() }
+            return worker
+        }.value
+        #expect(worker.notReadyReason() == nil)
+        await loop.stop()
+    }
+}
