@@ -91,7 +91,7 @@ actor AudiencePlanner: ServicePart {
         guard let session = await engine.workingSession else { return false }
         if let until = uncertainUntil {
             let isOver = ContinuousClock.now >= until
-            try await database.deliveries.releasePlanning(kind, session: session)
+            try await database.planning.release(kind, session: session)
             if isOver { uncertainUntil = nil }
         }
         guard let push = try await claim(session) else { return false }
@@ -137,7 +137,7 @@ actor AudiencePlanner: ServicePart {
 
     private func claim(_ session: Int) async throws -> PlanningPush? {
         do {
-            return try await database.deliveries.claimPlanning(
+            return try await database.planning.claim(
                 kind,
                 session: session,
                 turns: turns,
@@ -178,7 +178,7 @@ actor AudiencePlanner: ServicePart {
     }
 
     private func planPage(of push: PlanningPush, session: Int) async throws {
-        let page = try await database.deliveries.planPage(
+        let page = try await database.planning.planPage(
             session: session,
             pushID: push.id,
             shardSize: Self.shardSize,
@@ -198,7 +198,7 @@ actor AudiencePlanner: ServicePart {
 
     /// Everything but sending: how many of each platform there are, and what one would get.
     private func rehearse(_ push: PlanningPush, session: Int) async throws {
-        let counts = try await database.deliveries.countAudience(push)
+        let counts = try await database.planning.countAudience(push)
         let context = PushContext(pushID: push.id, eventID: "", request: push.request)
         var result: JSONObject = [:]
         for platform in Platform.allCases {
@@ -211,7 +211,7 @@ actor AudiencePlanner: ServicePart {
             }
             result[platform.rawValue] = .object(entry)
         }
-        try await database.deliveries.finishDryRun(
+        try await database.planning.finishDryRun(
             session: session,
             pushID: push.id,
             result: result

@@ -102,8 +102,8 @@ extension DeliveryEngine {
         var pause = Pause()
         while isCurrent(session), !hasEnded {
             do {
-                let matched = try await database.deliveries.settle(session: session, settled)
-                let returned = try await database.deliveries.postpone(session: session, postponed)
+                let matched = try await database.recording.settle(session: session, settled)
+                let returned = try await database.recording.postpone(session: session, postponed)
                 trouble.clear(Self.cannotSettle)
                 for item in batch {
                     meters.settled(item.decision, at: item.owned.delivery.device.provider)

@@ -33,7 +33,7 @@ actor DeliverySweeper: ServicePart {
     /// The last claim came full: who has little that is due may stand behind who has much.
     private var isCrowded = false
     /// Behind whom the next fair claim goes on.
-    private var last: DeliveryStore.Client?
+    private var last: DueStore.Client?
 
     init(
         lane: Lane,
@@ -99,7 +99,7 @@ actor DeliverySweeper: ServicePart {
     private func claim(_ session: Int, atMost limit: Int) async throws -> [Delivery] {
         if isCrowded {
             isCrowded = false
-            let claim = try await database.deliveries.claimFairly(
+            let claim = try await database.due.claimFairly(
                 session: session,
                 lane: lane.rawValue,
                 limit: limit,
@@ -108,7 +108,7 @@ actor DeliverySweeper: ServicePart {
             last = claim.last
             return claim.deliveries
         }
-        let due = try await database.deliveries.claimDue(
+        let due = try await database.due.claim(
             session: session,
             lane: lane.rawValue,
             limit: limit

@@ -133,7 +133,7 @@ actor EventIntake: ServicePart {
             }
             do {
                 let acceptedAt = Instant.now()
-                let result = try await database.deliveries.plan(
+                let result = try await database.intake.plan(
                     session: session,
                     portion.items.map { NewPush($0, acceptedAt: acceptedAt) },
                     inPages: portion.isInPages

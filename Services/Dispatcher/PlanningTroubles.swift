@@ -46,7 +46,7 @@ struct PlanningTroubles {
         }
         troubles[pushID]?.tries = 0
         troubles[pushID]?.faults = 0
-        troubles[pushID]?.looksAt = min(looksAt * 2, DeliveryStore.carefulPage)
+        troubles[pushID]?.looksAt = min(looksAt * 2, PlanningStore.carefulPage)
     }
 
     mutating func ended(_ pushID: String) { troubles[pushID] = nil }
@@ -62,7 +62,7 @@ struct PlanningTroubles {
         trouble.tries += 1
         if error.isStatementTimeout {
             let smaller = trouble.looksAt.map { max(Self.smallestPage, $0 / 10) }
-            trouble.looksAt = smaller ?? DeliveryStore.carefulPage
+            trouble.looksAt = smaller ?? PlanningStore.carefulPage
         }
         let rest = min(Self.longestRest, Self.shortestRest << min(trouble.tries, 10))
         trouble.until = now + .milliseconds(rest)

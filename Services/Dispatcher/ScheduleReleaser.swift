@@ -71,7 +71,7 @@ actor ScheduleReleaser: ServicePart {
         guard let session = await engine.workingSession else { return .milliseconds(250) }
         let batch: ReleasedBatch
         do {
-            batch = try await database.deliveries.release(
+            batch = try await database.schedules.release(
                 session: session,
                 limit: troubles.limit,
                 but: troubles.resting(at: .now),
@@ -94,7 +94,7 @@ actor ScheduleReleaser: ServicePart {
         if !batch.pushes.isEmpty { await handOn(batch, session: session) }
         if batch.isFull { return .zero }
         let next =
-            try await database.deliveries.untilNextRelease(but: troubles.resting(at: .now))
+            try await database.schedules.untilNextRelease(but: troubles.resting(at: .now))
             ?? Self.idleWait
         return min(max(next, Self.shortestWait), Self.idleWait)
     }

@@ -42,11 +42,11 @@ struct StrayKeeping: ServicePart {
             do {
                 try await giveBackPlans(session)
                 guard await engine.strays.isWanted else { continue }
-                let owned = try await database.deliveries.owned(session: session)
+                let owned = try await database.due.owned(session: session)
                 let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
                 guard !strays.isEmpty else { continue }
                 let now = Instant.now()
-                let returned = try await database.deliveries.postpone(
+                let returned = try await database.recording.postpone(
                     session: session,
                     owned.filter { strays.contains($0.key) }.map { delivery in
                         PostponedDelivery(
@@ -70,10 +70,10 @@ struct StrayKeeping: ServicePart {
     /// A claim of a push leaves no other trace where its answer is lost, nor does the end of one that
     /// could not be written down, so these are always looked for: there are next to none.
     private func giveBackPlans(_ session: Int) async throws {
-        let claimed = try await database.deliveries.planning(session: session)
+        let claimed = try await database.planning.held(session: session)
         let strays = await engine.strayPlans(among: claimed, session: session)
         guard !strays.isEmpty else { return }
-        let returned = try await database.deliveries.giveBackPlanning(session: session, strays)
+        let returned = try await database.planning.giveBack(session: session, strays)
         runtime.log.warning("pushes that nobody planned go back", [.count: .integer(returned)])
     }
 }

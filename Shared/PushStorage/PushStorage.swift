@@ -10,7 +10,18 @@
 // Who writes new shards holds their push; nobody waits for a shard while he holds a push.
 //
 // `Database/` is the ground: connections, transactions, errors. The stores stand on it, in folders by
-// subject, and `PushDatabase` here is the door to them all.
+// subject, and `PushDatabase` here is the door to them all. A push goes through them in this order:
+//
+//     Pushes/      PushStore       accepts it over HTTP, finds it, cancels it
+//                  PushBooks       how it stands, and its figures: the fragments that all others use
+//     Planning/    IntakeStore     makes it of an event
+//                  ScheduleStore   releases it at its time
+//                  PlanningStore   writes its audience down, page by page
+//     Deliveries/  ShardStore      claims, reads and checkpoints the shards of a broadcast
+//                  DueStore        claims rows that are due
+//                  RecordingStore  ends rows, or gives them back
+//                  DeliveryStore   reads rows for whoever asks
+//                  SessionStore    in whose name all that is done
 //
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
@@ -49,9 +60,16 @@ package final class PushDatabase: Sendable {
     package var fieldIndexes: FieldIndexStore { FieldIndexStore(database: database) }
     package var pushes: PushStore { PushStore(database: database) }
     package var hubTemplates: HubTemplateStore { HubTemplateStore(database: database) }
-    package var deliveries: DeliveryStore {
-        DeliveryStore(database: database, zoneNames: zoneNames)
+    package var intake: IntakeStore { IntakeStore(database: database) }
+    package var planning: PlanningStore {
+        PlanningStore(database: database, zoneNames: zoneNames)
     }
+    package var schedules: ScheduleStore {
+        ScheduleStore(database: database, zoneNames: zoneNames)
+    }
+    package var due: DueStore { DueStore(database: database) }
+    package var recording: RecordingStore { RecordingStore(database: database) }
+    package var deliveries: DeliveryStore { DeliveryStore(database: database) }
     package var shards: ShardStore { ShardStore(database: database) }
     package var sessions: SessionStore { SessionStore(database: database) }
     package var outbox: OutboxStore { OutboxStore(database: database) }

@@ -56,10 +56,10 @@ private func streamChannel(
     )
     let session = try await database.sessions.open(name: "bench")
     let clock = ContinuousClock()
-    _ = try await database.deliveries.plan(session: session, [push])
-    _ = try await database.deliveries.claimPlanning(session: session)
+    _ = try await database.intake.plan(session: session, [push])
+    _ = try await database.planning.claim(session: session)
     let cutting = try await clock.measure {
-        while try await !database.deliveries.planPage(
+        while try await !database.planning.planPage(
             session: session,
             pushID: push.id,
             shardSize: 10_000

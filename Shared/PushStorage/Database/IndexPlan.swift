@@ -19,3 +19,12 @@ enum IndexPlan {
         _ = try await transaction.execute(sql)
     }
 }
+
+/// What planning by a condition asks of the planner: the plan that these values deserve, no compiling, and
+/// room to hash what a sub-query selects.
+enum ConditionPlan {
+    static let sql = """
+        SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
+            set_config('jit', 'off', true), set_config('work_mem', '32MB', true)
+        """
+}

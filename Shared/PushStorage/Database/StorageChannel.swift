@@ -1,3 +1,5 @@
+import Postgres
+
 /// What is told by NOTIFY. A notification is a hint to look: whoever waits for one also looks now
 /// and then by himself.
 package enum StorageChannel: String, Sendable, CaseIterable {
@@ -13,4 +15,8 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case shards = "carillon_shards"
     /// A push was cancelled; the payload is its id.
     case cancelled = "carillon_cancelled"
+
+    func notify(_ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute("SELECT pg_notify('\(rawValue)', '')")
+    }
 }

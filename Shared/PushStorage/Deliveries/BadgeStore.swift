@@ -114,10 +114,10 @@ enum BadgeStore {
     }
 }
 
-extension DeliveryStore {
+extension BadgeStore {
     /// Raises the badges of those that a batch of pushes names one by one, in the transaction that
     /// makes their deliveries: once for each, whatever happens to the sender.
-    static func raiseBadges(
+    static func raise(
         of deliveries: inout [Delivery],
         _ changes: [String: [Platform: BadgeChange]],
         _ transaction: PostgresTransaction
@@ -127,16 +127,16 @@ extension DeliveryStore {
             .sorted { $0.pushID < $1.pushID }
             .compactMap { delivery in
                 changes[delivery.pushID]?[delivery.device.provider].map {
-                    BadgeStore.Raise(key: delivery.key, app: delivery.app, change: $0)
+                    Raise(key: delivery.key, app: delivery.app, change: $0)
                 }
             }
-        let values = try await BadgeStore.raise(raises, transaction)
-        try await BadgeStore.keep(values, transaction)
+        let values = try await raise(raises, transaction)
+        try await keep(values, transaction)
         for index in deliveries.indices { deliveries[index].badge = values[deliveries[index].key] }
     }
 
     /// The same for a page of rows that nobody owns yet: those behind one target up to another.
-    static func raiseBadges(
+    static func raise(
         of push: PlanningPush,
         after: String,
         upTo last: String,
@@ -163,64 +163,8 @@ extension DeliveryStore {
                 pushID: push.id,
                 target: try row.text("target")
             )
-            raises.append(BadgeStore.Raise(key: key, app: push.app, change: change))
+            raises.append(Raise(key: key, app: push.app, change: change))
         }
-        try await BadgeStore.keep(try await BadgeStore.raise(raises, transaction), transaction)
-    }
-}
-
-extension ShardStore {
-    /// Raises the badges of a page's members before any of them is sent to, and marks the shard as
-    /// prepared up to the last of them, in one transaction: who goes on where another stopped sends
-    /// the badges as they are stored, and raises none twice.
-    ///
-    /// - Parameters:
-    ///   - session: Owns the shard.
-    ///   - shard: Whose page it is.
-    ///   - page: As `page` read it; pages of a shard are prepared in their order.
-    /// - Returns: The page with the badges to send; as it is where the push raises none.
-    /// - Throws: `StorageError` of kind `sessionLost` where the shard is not this session's; then no
-    ///   badge was raised.
-    package func prepare(
-        session: Int,
-        _ shard: ClaimedShard,
-        _ page: ShardPage
-    ) async throws -> ShardPage {
-        guard shard.raisesBadges, let last = page.members.last?.target else { return page }
-        return try await database.transaction { transaction in
-            try await IndexPlan.require(transaction)
-            try await SessionStore.hold(session, transaction)
-            let held = try await transaction.execute(
-                """
-                SELECT prepared FROM shards
-                WHERE push_id = $1 AND shard = $2 AND owner = $3 FOR UPDATE
-                """,
-                [.uuid(shard.pushID), .integer(shard.shard), .integer(session)]
-            )
-            guard let row = held.first else { throw StorageError.sessionLost }
-            let prepared = try row.textOrNil("prepared") ?? ""
-            let raises = page.members.compactMap { member in
-                shard.badgeChanges[member.device.provider].map { change in
-                    BadgeStore.Raise(
-                        key: member.key,
-                        app: member.app,
-                        // What is prepared is only looked up.
-                        change: member.target > prepared ? change : BadgeChange(amount: 0)
-                    )
-                }
-            }
-            let values = try await BadgeStore.raise(raises, transaction)
-            if last > prepared {
-                _ = try await transaction.execute(
-                    "UPDATE shards SET prepared = $3 WHERE push_id = $1 AND shard = $2",
-                    [.uuid(shard.pushID), .integer(shard.shard), .text(last)]
-                )
-            }
-            var result = page
-            for index in result.members.indices {
-                result.members[index].badge = values[result.members[index].key]
-            }
-            return result
-        }
+        try await keep(try await raise(raises, transaction), transaction)
     }
 }

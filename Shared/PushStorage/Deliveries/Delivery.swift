@@ -51,6 +51,14 @@ package struct Delivery: Sendable, Equatable {
         created_at, last_reason, template_values, badge
         """
 
+    /// The same of a row `d`.
+    static let qualified = """
+        d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
+        d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
+        d.attempts, d.unanswered, d.expires_at, d.created_at, d.last_reason,
+        d.template_values, d.badge
+        """
+
     static func read(_ row: PostgresRow) throws -> Delivery {
         let provider = try row.text("provider")
         guard let platform = Platform(rawValue: provider) else {

@@ -1,34 +1,36 @@
 import Postgres
 package import PushCore
 
-/// The rows of the ledger. Planning is in `DeliveryStore+Plan.swift`, what becomes of a delivery in
-/// `DeliveryStore+Settle.swift`.
+/// Deliveries of some pushes that went to one push service and ended the same way.
+package struct DeliveryCount: Sendable, Equatable {
+    package var platform: Platform
+    /// `nil`: they have not ended.
+    package var outcome: Outcome?
+    /// The last answer's.
+    package var status: Int?
+    package var reason: String?
+    package var count: Int
+}
+
+/// One delivery, for whoever asked to see what becomes of it.
+package struct DeliveryRow: Sendable, Equatable {
+    package var installationID: String?
+    package var token: String
+    /// Of this one alone.
+    package var count: DeliveryCount
+}
+
+/// Devices at which a push failed for one reason.
+package struct FailureExample: Sendable, Equatable {
+    package var failure: FailureCount
+    /// Installations by their object ids; tokens that a push named by their hash.
+    package var targets: [String]
+}
+
+/// The ledger's rows, for whoever asks how deliveries stand. They are made by the stores of `Planning/` and by
+/// the checkpoints of shards, claimed by `DueStore`, and ended by `RecordingStore`.
 package struct DeliveryStore: Sendable {
     let database: Database
-    let zoneNames: ZoneNames
-
-    /// What a session owns, in no order: to find rows that it does not know of, because the answer
-    /// to the transaction that made them its own was lost.
-    package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {
-        try await database.execute(
-            """
-            SELECT \(Delivery.columns) FROM deliveries
-            WHERE owner = $1 AND state = \(DeliveryState.pending.sql) LIMIT $2
-            """,
-            [.integer(session), .integer(limit)]
-        ).rows.map(Delivery.read)
-    }
-
-    /// When the next delivery of a lane that nobody owns is due.
-    package func nextDue(lane: Int) async throws -> Instant? {
-        try await database.execute(
-            """
-            SELECT min(due_at) AS due FROM deliveries
-            WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $1
-            """,
-            [.integer(lane)]
-        ).first?.instantOrNil("due")
-    }
 
     /// The deliveries of a push as they stand, for tests and explanations.
     package func states(pushID: String, limit: Int = 1000) async throws -> [DeliveryStatus] {
@@ -51,10 +53,93 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    static let qualified = """
-        d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
-        d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
-        d.attempts, d.unanswered, d.expires_at, d.created_at, d.last_reason,
-        d.template_values, d.badge
+    /// For each of the failures some devices that it happened to, as long as the deliveries are kept.
+    ///
+    /// - Parameters:
+    ///   - failures: Of this push, as its record has them.
+    ///   - pushID: Which push.
+    ///   - limit: Devices for each.
+    /// - Returns: The failures in their order.
+    /// - Throws: `StorageError`.
+    package func examples(
+        of failures: [FailureCount],
+        in pushID: String,
+        limit: Int
+    ) async throws -> [FailureExample] {
+        var found = failures.map { FailureExample(failure: $0, targets: []) }
+        let rows = try await database.execute(
+            """
+            SELECT i.number, e.target
+            FROM unnest($2::integer[], $3::text[], $4::text[]) AS i(number, provider, reason)
+            JOIN pushes p ON p.id = $1
+            CROSS JOIN LATERAL (
+                SELECT d.target FROM deliveries d
+                WHERE d.day = (p.created_at AT TIME ZONE 'UTC')::date AND d.push_id = p.id
+                    AND d.state = \(DeliveryState.failed.sql) AND d.provider = i.provider
+                    AND \(FailureCounts.reasonSQL("d")) = i.reason
+                ORDER BY d.target LIMIT $5) e
+            ORDER BY i.number, e.target
+            """,
+            [
+                .uuid(pushID), .integerArray(Array(failures.indices)),
+                .textArray(failures.map(\.provider.rawValue)),
+                .textArray(failures.map(\.reason)), .integer(limit),
+            ]
+        ).rows
+        for row in rows {
+            found[try row.integer("number")].targets.append(try row.text("target"))
+        }
+        return found
+    }
+
+    private static let ofPushes = """
+        FROM pushes p JOIN deliveries d ON d.push_id = p.id
+            AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
+        WHERE p.id = ANY ($1::uuid[])
         """
+
+    /// How the deliveries of some pushes ended, as far as they have rows: those of a broadcast get
+    /// theirs as it goes on.
+    package func counts(of pushIDs: [String]) async throws -> [DeliveryCount] {
+        try await database.execute(
+            """
+            SELECT d.provider, d.state, d.last_status, d.last_reason, count(*) AS count
+            \(Self.ofPushes)
+            GROUP BY d.provider, d.state, d.last_status, d.last_reason
+            ORDER BY d.provider, count(*) DESC LIMIT 1000
+            """,
+            [.uuidArray(pushIDs.sorted())]
+        ).rows.map(Self.count)
+    }
+
+    /// The deliveries themselves, at most `limit` of them.
+    package func rows(of pushIDs: [String], limit: Int) async throws -> [DeliveryRow] {
+        try await database.execute(
+            """
+            SELECT d.provider, d.state, d.last_status, d.last_reason, 1::bigint AS count, d.token,
+                d.installation_id
+            \(Self.ofPushes) ORDER BY d.push_id, d.target LIMIT $2
+            """,
+            [.uuidArray(pushIDs.sorted()), .integer(limit)]
+        ).rows.map { row in
+            DeliveryRow(
+                installationID: try row.textOrNil("installation_id"),
+                token: try row.text("token"),
+                count: try Self.count(row)
+            )
+        }
+    }
+
+    private static func count(_ row: PostgresRow) throws -> DeliveryCount {
+        guard let platform = Platform(rawValue: try row.text("provider")) else {
+            throw StorageError(.corrupt, "a delivery has no known provider")
+        }
+        return DeliveryCount(
+            platform: platform,
+            outcome: DeliveryState(rawValue: try row.integer("state"))?.outcome,
+            status: try row.integerOrNil("last_status"),
+            reason: try row.textOrNil("last_reason"),
+            count: try row.integer("count")
+        )
+    }
 }

@@ -127,7 +127,7 @@ package struct ShardRecord: Sendable {
         case settled(Settlement)
         /// A row due later, nobody's.
         case waiting(PostponedDelivery)
-        /// Still in flight: a row of this session, which `DeliveryStore.settle` or `postpone` ends.
+        /// Still in flight: a row of this session, which `RecordingStore.settle` or `postpone` ends.
         case open(attempts: Int, unanswered: Int)
 
         var tokenDiedAt: Instant? {

@@ -261,7 +261,7 @@ extension ShardStore {
         }
         guard !dead.isEmpty else { return }
         try await IndexPlan.require(transaction)
-        try await DeliveryStore.disable(dead, transaction)
+        try await DeadToken.disable(dead, transaction)
     }
 }
 

@@ -3,7 +3,7 @@ import Postgres
 package import PushCore
 
 /// The shards of broadcasts: claiming, reading, giving back. What becomes of their members is in
-/// `ShardStore+Checkpoint.swift`, how they are cut in `DeliveryStore+Cut.swift`.
+/// `ShardStore+Checkpoint.swift`, how they are cut in `Planning/`.
 ///
 /// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and one that stalled
 /// past its lease finds that the shard is another's. So a member is sent to again only if it lies
@@ -245,7 +245,7 @@ extension ShardStore {
                 try await endUnfinished(of: id, transaction)
                 continue
             }
-            guard let push = try? DeliveryStore.planningPush(row),
+            guard let push = try? PlanningPush(row),
                 case .installations(let selectors) = push.request.audience
             else {
                 // Left alone they would stand before all others for ever.

@@ -32,7 +32,7 @@ extension InstallationStore {
         let results = try await database.transaction { transaction in
             try await transaction.pipeline(
                 [
-                    (DeliveryStore.planByConditionSQL, []),
+                    (ConditionPlan.sql, []),
                     ("EXPLAIN (FORMAT JSON) \(sql)", arguments), ("EXPLAIN \(sql)", arguments),
                     (sql, arguments),
                 ],

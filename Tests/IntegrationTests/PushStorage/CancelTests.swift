@@ -89,7 +89,7 @@ struct CancelTests {
             #expect(ledger.suppressed == 0)
             #expect(ledger.pending == 28)
             let open = [members[2], members[5]]
-            _ = try await database.deliveries.settle(session: session, open.map(delivered))
+            _ = try await database.recording.settle(session: session, open.map(delivered))
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 4)
             #expect(
@@ -126,21 +126,21 @@ struct CancelTests {
             )
             #expect(try await database.pushes.cancel(queued.id)?.status == .cancelled)
             let session = try await database.sessions.open(name: "replica")
-            let ignored = try await database.deliveries.plan(session: session, [queued])
+            let ignored = try await database.intake.plan(session: session, [queued])
             #expect(ignored.newPushIDs.isEmpty)
 
             try await fixture.populate(0..<30)
             let planning = try fixture.push("planning", [:])
-            _ = try await database.deliveries.plan(session: session, [planning])
-            _ = try await database.deliveries.claimPlanning(session: session)
-            _ = try await database.deliveries.planPage(
+            _ = try await database.intake.plan(session: session, [planning])
+            _ = try await database.planning.claim(session: session)
+            _ = try await database.planning.planPage(
                 session: session,
                 pushID: planning.id,
                 shardSize: 2
             )
             #expect(try await database.pushes.cancel(planning.id)?.ledger.pending == 20)
             await #expect(throws: StorageError.self) {
-                try await database.deliveries.planPage(
+                try await database.planning.planPage(
                     session: session,
                     pushID: planning.id,
                     shardSize: 2
@@ -151,10 +151,10 @@ struct CancelTests {
 
             // Rows: some are nobody's, some are in a dispatcher's hands, and handed back later.
             let rows = try fixture.push("rows", [:])
-            _ = try await database.deliveries.plan(session: session, [rows])
-            _ = try await database.deliveries.claimPlanning(session: session)
-            _ = try await database.deliveries.planPage(session: session, pushID: rows.id)
-            let owned = try await database.deliveries.claimDue(session: session, lane: 1, limit: 3)
+            _ = try await database.intake.plan(session: session, [rows])
+            _ = try await database.planning.claim(session: session)
+            _ = try await database.planning.planPage(session: session, pushID: rows.id)
+            let owned = try await database.due.claim(session: session, lane: 1, limit: 3)
             // Those that wait for another try need not wait for it.
             _ = try await fixture.server.query(
                 "update deliveries set due_at = now() + interval '1 h' where owner is null"
@@ -165,7 +165,7 @@ struct CancelTests {
             let back = owned.map {
                 PostponedDelivery(key: $0.key, attempts: 0, unanswered: 0, dueAt: later)
             }
-            #expect(try await database.deliveries.postpone(session: session, back) == 3)
+            #expect(try await database.recording.postpone(session: session, back) == 3)
             #expect(try await fixture.suppressRest() == 30)
             #expect(try await fixture.balancedLedger(of: rows.id).suppressed == 30)
             let states = try await database.deliveries.states(pushID: rows.id)

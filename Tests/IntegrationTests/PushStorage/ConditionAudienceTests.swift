@@ -96,11 +96,11 @@ struct ConditionAudienceTests {
             ] {
                 let push = try fixture.push(id, ["where": try JSONValue.parse(condition)])
                 let session = try await database.sessions.open(name: id)
-                _ = try await database.deliveries.plan(session: session, [push])
-                _ = try await database.deliveries.claimPlanning(session: session)
+                _ = try await database.intake.plan(session: session, [push])
+                _ = try await database.planning.claim(session: session)
                 var (total, count, isFinished) = (0, 0, false)
                 while !isFinished {
-                    let page = try await database.deliveries.planPage(
+                    let page = try await database.planning.planPage(
                         session: session,
                         pushID: push.id,
                         shardSize: 600
@@ -166,17 +166,17 @@ struct ConditionAudienceTests {
                 }
                 let push = try fixture.push(name, object)
                 let session = try await database.sessions.open(name: name)
-                _ = try await database.deliveries.plan(session: session, [push])
+                _ = try await database.intake.plan(session: session, [push])
                 _ = try await fixture.server.query(
                     "UPDATE pushes SET release_at = now() WHERE id = '\(push.id)' AND is_waiting"
                 )
-                if isLocal { _ = try await database.deliveries.release(session: session) }
-                let claimed = try await database.deliveries.claimPlanning(session: session)
+                if isLocal { _ = try await database.schedules.release(session: session) }
+                let claimed = try await database.planning.claim(session: session)
                 #expect(claimed?.id == push.id)
                 var pages: [Int] = []
                 var isFinished = false
                 while !isFinished {
-                    let page = try await database.deliveries.planPage(
+                    let page = try await database.planning.planPage(
                         session: session,
                         pushID: push.id,
                         // Or so few would be found by their channel.
@@ -206,12 +206,12 @@ struct ConditionAudienceTests {
                 ("both", ["channels": ["news", "late"], "data": ["alert": "Where are you?"]]),
             ] as [(String, JSONObject)] {
                 let push = try fixture.push(name, object)
-                _ = try await database.deliveries.plan(session: session, [push])
+                _ = try await database.intake.plan(session: session, [push])
                 ids.append(push.id)
             }
             func claimed(_ kind: AudienceKind?) async throws -> Set<String> {
                 var claimed: Set<String> = []
-                while let push = try await database.deliveries.claimPlanning(
+                while let push = try await database.planning.claim(
                     kind,
                     session: session
                 ) {
@@ -261,10 +261,10 @@ struct ConditionAudienceTests {
                 ("empty", ["where": [:], "channels": ["late"]], 6),
             ] as [(String, JSONObject, Int)] {
                 let push = try fixture.push(name, object)
-                let plan = try await database.deliveries.plan(session: session, [push])
+                let plan = try await database.intake.plan(session: session, [push])
                 if plan.planningPushIDs.contains(push.id) {
-                    _ = try await database.deliveries.claimPlanning(session: session)
-                    while try await !database.deliveries.planPage(
+                    _ = try await database.planning.claim(session: session)
+                    while try await !database.planning.planPage(
                         session: session,
                         pushID: push.id,
                         limit: 3,
@@ -277,9 +277,9 @@ struct ConditionAudienceTests {
                 var rehearsed = object
                 rehearsed["dry_run"] = true
                 let rehearsal = try fixture.push("dry \(name)", rehearsed)
-                _ = try await database.deliveries.plan(session: session, [rehearsal])
-                let claimed = try await database.deliveries.claimPlanning(session: session)
-                let counted = try await database.deliveries.countAudience(try #require(claimed))
+                _ = try await database.intake.plan(session: session, [rehearsal])
+                let claimed = try await database.planning.claim(session: session)
+                let counted = try await database.planning.countAudience(try #require(claimed))
                 #expect(counted.values.reduce(0, +) == count, "\(name)")
             }
         }
@@ -303,13 +303,13 @@ struct ConditionAudienceTests {
             )
             let database = fixture.database
             let session = try await database.sessions.open(name: "planner")
-            _ = try await database.deliveries.plan(session: session, [push])
+            _ = try await database.intake.plan(session: session, [push])
             _ = try await fixture.server.query(
                 "UPDATE pushes SET release_at = now() WHERE id = '\(push.id)'"
             )
-            _ = try await database.deliveries.release(session: session)
-            _ = try await database.deliveries.claimPlanning(session: session)
-            while try await !database.deliveries.planPage(
+            _ = try await database.schedules.release(session: session)
+            _ = try await database.planning.claim(session: session)
+            while try await !database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 shardSize: 4

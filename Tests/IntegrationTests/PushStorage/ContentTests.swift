@@ -46,7 +46,7 @@ struct ContentTests {
                 object["data"] = .object(data)
                 let push = try fixture.push("own-\(index)", object)
                 let plain = try fixture.push("plain-\(index)", audience)
-                let planned = try await fixture.database.deliveries.plan(
+                let planned = try await fixture.database.intake.plan(
                     session: session,
                     [push, plain]
                 )
@@ -74,9 +74,9 @@ struct ContentTests {
                 "members",
                 ["channels": ["news"], "data": ["alert": "{{name}}"]]
             )
-            _ = try await database.deliveries.plan(session: session, [push])
-            _ = try await database.deliveries.claimPlanning(session: session)
-            _ = try await database.deliveries.planPage(
+            _ = try await database.intake.plan(session: session, [push])
+            _ = try await database.planning.claim(session: session)
+            _ = try await database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 shardSize: 100
@@ -111,9 +111,9 @@ struct ContentTests {
                     isFinished: true
                 )
             )
-            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 10)
+            let due = try await database.due.claim(session: session, lane: 1, limit: 10)
             #expect(due.map(\.values) == [["name": "Ann"]])
-            let owned = try await database.deliveries.owned(session: session)
+            let owned = try await database.due.owned(session: session)
             #expect(Set(owned.map { $0.values?["name"]?.string }) == ["Ann", "7"])
         }
     }
@@ -128,10 +128,10 @@ struct ContentTests {
                 "rows",
                 ["channels": ["news"], "data": ["alert": "{{name}}"]]
             )
-            _ = try await database.deliveries.plan(session: session, [push])
-            _ = try await database.deliveries.claimPlanning(session: session)
-            _ = try await database.deliveries.planPage(session: session, pushID: push.id)
-            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 10)
+            _ = try await database.intake.plan(session: session, [push])
+            _ = try await database.planning.claim(session: session)
+            _ = try await database.planning.planPage(session: session, pushID: push.id)
+            let due = try await database.due.claim(session: session, lane: 1, limit: 10)
             #expect(due.map(\.values) == [["name": "Ann"]])
         }
     }
@@ -160,7 +160,7 @@ struct BadgeTests {
             object["badge"] = 4
             let phone = try await fixture.install(object)
             let muted = try await fixture.install(["deviceType": "ios", "installationId": "muted"])
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             let session = try await fixture.database.sessions.open(name: "replica")
             let names: JSONValue = [.string(phone.objectID), .string(muted.objectID)]
             let pushes = try (0..<3).map { number in
@@ -173,7 +173,7 @@ struct BadgeTests {
                     "data": ["badge": ["__op": "Decrement", "amount": 2]],
                 ]
             )
-            let planned = try await deliveries.plan(session: session, Array(pushes[..<2]))
+            let planned = try await database.intake.plan(session: session, Array(pushes[..<2]))
             let badges = planned.deliveries.filter { $0.target == phone.objectID }.map(\.badge)
             #expect(badges.compactMap(\.self).sorted() == [5, 6])
             #expect(try await badge(fixture, phone) == 6)
@@ -182,13 +182,13 @@ struct BadgeTests {
             )
 
             // The same events again, with one that is new.
-            let again = try await deliveries.plan(session: session, pushes)
+            let again = try await database.intake.plan(session: session, pushes)
             #expect(again.deliveries.compactMap(\.badge) == [7])
             #expect(try await badge(fixture, phone) == 7)
-            let lowered = try await deliveries.plan(session: session, [lower])
+            let lowered = try await database.intake.plan(session: session, [lower])
             #expect(lowered.deliveries.map(\.badge) == [5])
             // Who takes a row over sends what it says.
-            let owned = try await deliveries.owned(session: session)
+            let owned = try await database.due.owned(session: session)
             #expect(owned.compactMap(\.badge).sorted() == [5, 5, 6, 7])
         }
     }
@@ -208,7 +208,7 @@ struct BadgeTests {
                 for push in pushes {
                     group.addTask {
                         let session = try await database.sessions.open(name: "replica")
-                        _ = try await database.deliveries.plan(session: session, [push])
+                        _ = try await database.intake.plan(session: session, [push])
                     }
                 }
                 try await group.waitForAll()
@@ -230,17 +230,17 @@ struct BadgeTests {
             let database = fixture.database
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("pages", ["channels": ["news"], "data": raise])
-            _ = try await database.deliveries.plan(session: session, [push])
-            _ = try await database.deliveries.claimPlanning(session: session)
+            _ = try await database.intake.plan(session: session, [push])
+            _ = try await database.planning.claim(session: session)
             var isFinished = false
             while !isFinished {
-                isFinished = try await database.deliveries.planPage(
+                isFinished = try await database.planning.planPage(
                     session: session,
                     pushID: push.id,
                     limit: 2
                 ).isFinished
             }
-            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 10)
+            let due = try await database.due.claim(session: session, lane: 1, limit: 10)
             #expect(due.compactMap(\.badge).sorted() == [1, 2, 3, 4, 5])
             for (number, phone) in phones.enumerated() {
                 #expect(try await badge(fixture, phone) == number + 1)
@@ -260,9 +260,9 @@ struct BadgeTests {
             let database = fixture.database
             let first = try await database.sessions.open(name: "first")
             let push = try fixture.push("shards", ["channels": ["news"], "data": raise])
-            _ = try await database.deliveries.plan(session: first, [push])
-            _ = try await database.deliveries.claimPlanning(session: first)
-            _ = try await database.deliveries.planPage(
+            _ = try await database.intake.plan(session: first, [push])
+            _ = try await database.planning.claim(session: first)
+            _ = try await database.planning.planPage(
                 session: first,
                 pushID: push.id,
                 shardSize: 100
@@ -314,7 +314,7 @@ struct BadgeTests {
                     isFinished: true
                 )
             )
-            let due = try await database.deliveries.claimDue(session: second, lane: 1, limit: 10)
+            let due = try await database.due.claim(session: second, lane: 1, limit: 10)
             #expect(due.map(\.badge) == [1, 1, 1, 1])
         }
     }

@@ -24,7 +24,7 @@ struct DeliveryStoreTests {
                 for _ in 0..<6 {
                     group.addTask {
                         let session = try await database.sessions.open(name: "replica")
-                        return try await database.deliveries.plan(
+                        return try await database.intake.plan(
                             session: session,
                             pushes.shuffled()
                         )
@@ -51,7 +51,7 @@ struct DeliveryStoreTests {
             let database = fixture.database
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("books", ["installations": .array(names)])
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.deliveries.count == 6)
             #expect(planned.deliveries.allSatisfy { $0.device.environment == .production })
             #expect(planned.deliveries.allSatisfy { !$0.device.environmentIsExplicit })
@@ -62,7 +62,7 @@ struct DeliveryStoreTests {
                     key: planned.deliveries[index].key,
                     Settlement(outcome: outcome, attempts: 1, unanswered: 0)
                 )
-                let keys = try await database.deliveries.settle(session: session, [settled])
+                let keys = try await database.recording.settle(session: session, [settled])
                 #expect(keys == [settled.key])
                 ledger = try await fixture.balancedLedger(of: push.id)
                 #expect(ledger[outcome] == 1)
@@ -71,9 +71,9 @@ struct DeliveryStoreTests {
             // Twice in one batch, and once more afterwards: counted once.
             let last = delivered(planned.deliveries[5])
             #expect(
-                try await database.deliveries.settle(session: session, [last, last]).count == 1
+                try await database.recording.settle(session: session, [last, last]).count == 1
             )
-            #expect(try await database.deliveries.settle(session: session, [last]).isEmpty)
+            #expect(try await database.recording.settle(session: session, [last]).isEmpty)
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 2)
             #expect(ledger.isSettled)
@@ -96,7 +96,7 @@ struct DeliveryStoreTests {
                     ]
                 ]
             )
-            let planned = try await database.deliveries.plan(session: stalled, [push])
+            let planned = try await database.intake.plan(session: stalled, [push])
             #expect(planned.deliveries.count == 2)
             #expect(try await database.sessions.reap().sessions == 0)
             _ = try await fixture.server.query(
@@ -108,16 +108,16 @@ struct DeliveryStoreTests {
 
             #expect(try await database.sessions.heartbeat(stalled) == false)
             let late = planned.deliveries.map(delivered)
-            #expect(try await database.deliveries.settle(session: stalled, late).isEmpty)
+            #expect(try await database.recording.settle(session: stalled, late).isEmpty)
             let again = PostponedDelivery(
                 key: late[0].key,
                 attempts: 5,
                 unanswered: 0,
                 dueAt: .now()
             )
-            #expect(try await database.deliveries.postpone(session: stalled, [again]) == 0)
+            #expect(try await database.recording.postpone(session: stalled, [again]) == 0)
             await #expect(throws: StorageError.self) {
-                try await database.deliveries.plan(
+                try await database.intake.plan(
                     session: stalled,
                     [try fixture.push("later", ["identities": ["user"]])]
                 )
@@ -125,9 +125,9 @@ struct DeliveryStoreTests {
             #expect(try await fixture.balancedLedger(of: push.id).pending == 2)
 
             let next = try await database.sessions.open(name: "next")
-            let claimed = try await database.deliveries.claimDue(session: next, lane: 0, limit: 10)
+            let claimed = try await database.due.claim(session: next, lane: 0, limit: 10)
             #expect(Set(claimed.map(\.key)) == Set(planned.deliveries.map(\.key)))
-            #expect(try await database.deliveries.settle(session: next, late).count == 2)
+            #expect(try await database.recording.settle(session: next, late).count == 2)
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 2)
         }
     }
@@ -141,7 +141,7 @@ struct DeliveryStoreTests {
                 ["platform": "fcm", "token": .string("token-\(number)")]
             }
             let push = try fixture.push("claims", ["tokens": .array(tokens)])
-            _ = try await database.deliveries.plan(session: session, [push])
+            _ = try await database.intake.plan(session: session, [push])
             try await database.sessions.close(session)
             let keys = try await withThrowingTaskGroup(of: [DeliveryKey].self) { group in
                 for _ in 0..<4 {
@@ -149,7 +149,7 @@ struct DeliveryStoreTests {
                         let session = try await database.sessions.open(name: "claimer")
                         var keys: [DeliveryKey] = []
                         while true {
-                            let claimed = try await database.deliveries.claimDue(
+                            let claimed = try await database.due.claim(
                                 session: session,
                                 lane: 0,
                                 limit: 7
@@ -182,11 +182,11 @@ struct DeliveryStoreTests {
             ]
             for (event, tokens) in [("many", many), ("few", few)] {
                 let push = try fixture.push(event, ["tokens": .array(tokens)])
-                _ = try await database.deliveries.plan(session: session, [push])
+                _ = try await database.intake.plan(session: session, [push])
             }
             try await database.sessions.close(session)
             let next = try await database.sessions.open(name: "claimer")
-            let first = try await database.deliveries.claimFairly(
+            let first = try await database.due.claimFairly(
                 session: next,
                 lane: 0,
                 limit: 20,
@@ -196,7 +196,7 @@ struct DeliveryStoreTests {
             #expect(first.deliveries.count { $0.device.provider == .fcm } == 10)
             #expect(first.last == nil)
             // With nobody else due one has all.
-            let second = try await database.deliveries.claimFairly(
+            let second = try await database.due.claimFairly(
                 session: next,
                 lane: 0,
                 limit: 20,
@@ -204,11 +204,11 @@ struct DeliveryStoreTests {
             )
             #expect(second.deliveries.count == 20)
             // Those behind the last of all are none.
-            let behind = try await database.deliveries.claimFairly(
+            let behind = try await database.due.claimFairly(
                 session: next,
                 lane: 0,
                 limit: 20,
-                after: DeliveryStore.Client(app: "zzzz", provider: "")
+                after: DueStore.Client(app: "zzzz", provider: "")
             )
             #expect(behind.deliveries.isEmpty && behind.last == nil)
         }
@@ -225,15 +225,15 @@ struct DeliveryStoreTests {
             }
             let session = try await database.sessions.open(name: "first")
             let push = try fixture.push("broadcast", ["channels": ["Mets"]])
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.planningPushIDs == [push.id])
             #expect(planned.deliveries.isEmpty)
             var late = fixture.iPhone("ad")
             late["channels"] = ["Mets"]
             try await fixture.install(late)
 
-            #expect(try await database.deliveries.claimPlanning(session: session)?.id == push.id)
-            let page = try await database.deliveries.planPage(
+            #expect(try await database.planning.claim(session: session)?.id == push.id)
+            let page = try await database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 limit: 8
@@ -244,19 +244,19 @@ struct DeliveryStoreTests {
             // The planner dies; another goes on where it stopped.
             try await database.sessions.close(session)
             await #expect(throws: StorageError.self) {
-                try await database.deliveries.planPage(session: session, pushID: push.id)
+                try await database.planning.planPage(session: session, pushID: push.id)
             }
             let next = try await database.sessions.open(name: "next")
             // What is sent meanwhile does not end the push.
-            let early = try await database.deliveries.claimDue(session: next, lane: 1, limit: 100)
+            let early = try await database.due.claim(session: next, lane: 1, limit: 100)
             #expect(early.count == 8)
-            _ = try await database.deliveries.settle(session: next, early.map(delivered))
+            _ = try await database.recording.settle(session: next, early.map(delivered))
             #expect(try await database.pushes.find(push.id)?.status == .planning)
 
-            #expect(try await database.deliveries.claimPlanning(session: next)?.id == push.id)
+            #expect(try await database.planning.claim(session: next)?.id == push.id)
             var inserted = 8
             while true {
-                let page = try await database.deliveries.planPage(
+                let page = try await database.planning.planPage(
                     session: next,
                     pushID: push.id,
                     limit: 8
@@ -266,9 +266,9 @@ struct DeliveryStoreTests {
             }
             #expect(inserted == 20)
             #expect(try await fixture.balancedLedger(of: push.id).targeted == 20)
-            #expect(try await database.deliveries.claimPlanning(session: next) == nil)
-            let rest = try await database.deliveries.claimDue(session: next, lane: 1, limit: 100)
-            _ = try await database.deliveries.settle(session: next, rest.map(delivered))
+            #expect(try await database.planning.claim(session: next) == nil)
+            let rest = try await database.due.claim(session: next, lane: 1, limit: 100)
+            _ = try await database.recording.settle(session: next, rest.map(delivered))
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 20)
             #expect(try await database.pushes.find(push.id)?.status == .done)
         }
@@ -304,11 +304,11 @@ struct DeliveryStoreTests {
             ]
             for (index, audience) in audiences.enumerated() {
                 let push = try fixture.push("audience-\(index)", audience.0)
-                let planned = try await database.deliveries.plan(session: session, [push])
-                while try await database.deliveries.claimPlanning(session: session) != nil {
+                let planned = try await database.intake.plan(session: session, [push])
+                while try await database.planning.claim(session: session) != nil {
                     var isFinished = false
                     while !isFinished {
-                        isFinished = try await database.deliveries.planPage(
+                        isFinished = try await database.planning.planPage(
                             session: session,
                             pushID: push.id
                         ).isFinished
@@ -341,7 +341,7 @@ struct DeliveryStoreTests {
                 )
             ]
             let push = try fixture.push("dying", all)
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             // The device behind the third gets another token while the answer is on its way.
             _ = try await database.installations.update(
                 app: StorageFixture.app,
@@ -358,7 +358,7 @@ struct DeliveryStoreTests {
                         ? registered.adding(milliseconds: -1) : Instant.now()
                 )
             }
-            #expect(try await database.deliveries.settle(session: session, answers).count == 3)
+            #expect(try await database.recording.settle(session: session, answers).count == 3)
             let states = try await database.installations.query(app: StorageFixture.app)
             let valid = Set(states.filter(\.isValid).map(\.objectID))
             #expect(valid == [renewed.objectID, replaced.objectID])
@@ -367,7 +367,7 @@ struct DeliveryStoreTests {
             #expect(try await fixture.balancedLedger(of: push.id).invalidTokens == 3)
 
             let second = try fixture.push("second", all)
-            let rest = try await database.deliveries.plan(session: session, [second])
+            let rest = try await database.intake.plan(session: session, [second])
             // Who names the dead one is told so: its delivery has no token, and a reason.
             let reachable = rest.deliveries.filter { $0.suppression == nil }
             #expect(Set(reachable.compactMap(\.installationID)) == valid)
@@ -380,9 +380,9 @@ struct DeliveryStoreTests {
             )
             // An audience that does not name it leaves it out.
             let everyone = try fixture.push("everyone", [:])
-            _ = try await database.deliveries.plan(session: session, [everyone])
-            _ = try await database.deliveries.claimPlanning(session: session)
-            let page = try await database.deliveries.planPage(
+            _ = try await database.intake.plan(session: session, [everyone])
+            _ = try await database.planning.claim(session: session)
+            let page = try await database.planning.planPage(
                 session: session,
                 pushID: everyone.id
             )
@@ -413,14 +413,14 @@ struct DeliveryStoreTests {
                     )
                 ]
             )
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             let answers = planned.deliveries.map { delivery in
                 var answer = gone(delivery, at: .now())
                 answer.settlement.status = 400
                 answer.settlement.reason = "BadDeviceToken"
                 return answer
             }
-            #expect(try await database.deliveries.settle(session: session, answers).count == 2)
+            #expect(try await database.recording.settle(session: session, answers).count == 2)
             let states = try await database.installations.query(app: StorageFixture.app)
             let valid = states.filter(\.isValid).map(\.objectID)
             #expect(valid == [unnamed.objectID])
@@ -447,7 +447,7 @@ struct DeliveryStoreTests {
                 "dev-token",
                 ["tokens": [["platform": "apns", "token": "ba03"]], "prod": "dev"]
             )
-            let planned = try await database.deliveries.plan(session: session, [push, tokens])
+            let planned = try await database.intake.plan(session: session, [push, tokens])
             let environments = Dictionary(
                 uniqueKeysWithValues: planned.deliveries.map { ($0.device.token, $0.device) }
             )
@@ -471,7 +471,7 @@ struct DeliveryStoreTests {
                     "weight": .number("1e99999"),
                 ]
             )
-            let planned = try await database.deliveries.plan(
+            let planned = try await database.intake.plan(
                 session: session,
                 [odd, try fixture.push("plain", ["tokens": [["platform": "fcm", "token": "p"]]])]
             )

@@ -81,17 +81,17 @@ struct ErasureTests {
             ]
             var pushes: [String: NewPush] = [:]
             for (name, request) in requests { pushes[name] = try fixture.push(name, request) }
-            let planned = try await database.deliveries.plan(
+            let planned = try await database.intake.plan(
                 session: session,
                 requests.compactMap { pushes[$0.0] }
             )
             let settled = try #require(pushes["settled"]).id
             let owned = try #require(pushes["owned"]).id
-            _ = try await database.deliveries.settle(
+            _ = try await database.recording.settle(
                 session: session,
                 planned.deliveries.filter { $0.pushID == settled }.map(delivered)
             )
-            _ = try await database.deliveries.postpone(
+            _ = try await database.recording.postpone(
                 session: session,
                 planned.deliveries.filter { ![settled, owned].contains($0.pushID) }.map {
                     PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: .now())
@@ -184,7 +184,7 @@ struct ErasureTests {
             #expect(ledgers["tokens"]?.suppressed == 1)
             #expect(ledgers["tokens"]?.pending == 1)
             // A dispatcher that had one on its way finds that it is not its own any more.
-            let late = try await database.deliveries.settle(
+            let late = try await database.recording.settle(
                 session: session,
                 planned.deliveries.filter { $0.pushID == owned }.map(delivered)
             )
@@ -267,7 +267,7 @@ struct ErasureTests {
                         number % 10 == 0 ? [.string(phone.objectID)] : ["somebody"]
                     return try fixture.push("p\(number)", ["installations": list])
                 }
-                _ = try await database.deliveries.plan(session: session, pushes)
+                _ = try await database.intake.plan(session: session, pushes)
             }
             // As a call leaves it that was cut short after its first step.
             _ = try await fixture.server.query(
@@ -315,7 +315,7 @@ struct ErasureTests {
                     "t\(round)",
                     ["installations": [.string(phone.objectID), "somebody"]]
                 )
-                _ = try await database.deliveries.plan(session: session, [push, targeted])
+                _ = try await database.intake.plan(session: session, [push, targeted])
                 let subject = Subject(app: Self.app, .identity, user)
                 let total = try await withThrowingTaskGroup(of: Int.self) { group in
                     for _ in 0..<5 {
@@ -339,7 +339,7 @@ struct ErasureTests {
             let session = try await database.sessions.open(name: "replica")
             for (id, age) in [("user-left", "2 minutes"), ("user-under-way", "0 seconds")] {
                 let push = try fixture.push(id, ["identities": [.string(id), "somebody"]])
-                _ = try await database.deliveries.plan(session: session, [push])
+                _ = try await database.intake.plan(session: session, [push])
                 // As a call leaves it that was cut short after its first step.
                 _ = try await fixture.server.query(
                     """
@@ -377,7 +377,7 @@ struct ErasureTests {
                 let list: JSONValue = [.string(id), "somebody"]
                 pushes.append(try fixture.push("p\(number)", ["installations": list]))
             }
-            _ = try await database.deliveries.plan(session: session, pushes)
+            _ = try await database.intake.plan(session: session, pushes)
             let subject = Subject(app: Self.app, .identity, "user-1")
             let export = try await database.erasures.export(subject)
             #expect(export.pushes.count == 250)

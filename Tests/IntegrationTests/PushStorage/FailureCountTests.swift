@@ -37,16 +37,16 @@ struct FailureCountTests {
             }
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("why", ["installations": .array(names)])
-            let members = try await database.deliveries.plan(session: session, [push]).deliveries
+            let members = try await database.intake.plan(session: session, [push]).deliveries
             #expect(try await database.pushes.find(push.id)?.failures == [])
             let first = [
                 failed(members[0], "BadTopic"), delivered(members[1]),
                 failed(members[2], "the payload is too large: 5001 bytes of at most 4096", nil),
             ]
-            _ = try await database.deliveries.settle(session: session, first)
+            _ = try await database.recording.settle(session: session, first)
             // Whoever did not hear that it was committed says it again.
-            _ = try await database.deliveries.settle(session: session, first)
-            _ = try await database.deliveries.settle(
+            _ = try await database.recording.settle(session: session, first)
+            _ = try await database.recording.settle(
                 session: session,
                 [
                     failed(members[3], "the payload is too large: 6000 bytes of at most 4096"),
@@ -102,7 +102,7 @@ struct FailureCountTests {
             for _ in 0..<2 {
                 _ = try await database.shards.checkpoint(session: session, shard, checkpoint)
             }
-            _ = try await database.deliveries.settle(
+            _ = try await database.recording.settle(
                 session: session,
                 [failed(members[5], "Unregistered", 410)]
             )

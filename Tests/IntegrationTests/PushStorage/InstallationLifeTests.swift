@@ -152,10 +152,10 @@ struct InstallationLifeTests {
             let phone = try await fixture.install(fixture.iPhone("aa"))
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("p", ["installations": [.string(phone.objectID)]])
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             try await age("aa", days: 130, in: fixture)
             #expect(try await database.maintenance.ageInstallations().deleted == 1)
-            _ = try await database.deliveries.settle(
+            _ = try await database.recording.settle(
                 session: session,
                 planned.deliveries.map(delivered)
             )

@@ -25,16 +25,16 @@ struct LocalTimeTests {
         let database = fixture.database
         let session = try await database.sessions.open(name: "planner")
         let push = try fixture.push(id, object)
-        let planned = try await database.deliveries.plan(session: session, [push])
+        let planned = try await database.intake.plan(session: session, [push])
         #expect(planned.scheduledPushIDs == [push.id])
         _ = try await fixture.server.query(
             "update pushes set release_at = now() where id = '\(push.id)'"
         )
         #expect(
-            try await database.deliveries.release(session: session).pushes.map(\.id) == [push.id]
+            try await database.schedules.release(session: session).pushes.map(\.id) == [push.id]
         )
-        if try await database.deliveries.claimPlanning(session: session) != nil {
-            while try await !database.deliveries.planPage(
+        if try await database.planning.claim(session: session) != nil {
+            while try await !database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 limit: 3,
@@ -241,10 +241,10 @@ struct LocalTimeTests {
                 id: "tokens"
             )
             let session = try await fixture.database.sessions.open(name: "sender")
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             for _ in 0..<2 {
                 _ = try await fixture.server.query("update deliveries set due_at = now()")
-                let due = try await deliveries.claimDue(session: session, lane: 0, limit: 10)
+                let due = try await database.due.claim(session: session, lane: 0, limit: 10)
                 let begins = Dictionary(
                     uniqueKeysWithValues: due.map { ($0.device.token, $0.createdAt.iso8601) }
                 )
@@ -259,7 +259,7 @@ struct LocalTimeTests {
                     PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: later)
                 }
                 #expect(
-                    try await deliveries.postpone(session: session, postponed) == due.count
+                    try await database.recording.postpone(session: session, postponed) == due.count
                 )
             }
         }

@@ -30,8 +30,8 @@ struct PlanningTests {
     /// Plans what is in planning; answers how many pages that took.
     private func planAll(_ session: Int, _ fixture: StorageFixture) async throws -> Int {
         var pages = 0
-        while let push = try await fixture.database.deliveries.claimPlanning(session: session) {
-            _ = try await fixture.database.deliveries.planPage(
+        while let push = try await fixture.database.planning.claim(session: session) {
+            _ = try await fixture.database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 shardSize: 300,
@@ -47,13 +47,13 @@ struct PlanningTests {
     )
     func crowd() async throws {
         try await StorageFixture.run { fixture in
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             try await crowd(3500, named: "crowd", fixture)
             try await crowd(3, named: "few", from: 5000, fixture)
             let session = try await fixture.database.sessions.open(name: "replica")
             let crowd = try fixture.push("crowd", ["identities": ["crowd"]])
             let few = try fixture.push("few", ["identities": ["few", "nobody"]])
-            let planned = try await deliveries.plan(session: session, [crowd, few])
+            let planned = try await database.intake.plan(session: session, [crowd, few])
             #expect(planned.newPushIDs == [crowd.id, few.id])
             #expect(planned.planningPushIDs == [crowd.id])
             #expect(planned.deferredPushIDs.isEmpty)
@@ -97,7 +97,7 @@ struct PlanningTests {
             }
             var portions: [Int] = []
             while !waiting.isEmpty {
-                let planned = try await fixture.database.deliveries.plan(session: session, waiting)
+                let planned = try await fixture.database.intake.plan(session: session, waiting)
                 portions.append(planned.deliveries.count)
                 #expect(planned.planningPushIDs.isEmpty)
                 waiting = waiting.filter { planned.deferredPushIDs.contains($0.id) }
@@ -120,7 +120,7 @@ struct PlanningTests {
             let pushes = try requests.enumerated().map {
                 try fixture.push("push-\($0.offset)", $0.element)
             }
-            let planned = try await fixture.database.deliveries.plan(
+            let planned = try await fixture.database.intake.plan(
                 session: session,
                 pushes,
                 inPages: true
@@ -141,7 +141,7 @@ struct PlanningTests {
     )
     func scheduled() async throws {
         try await StorageFixture.run { fixture in
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             try await crowd(1200, named: "crowd", fixture)
             let session = try await fixture.database.sessions.open(name: "replica")
             let later = JSONValue.string(Instant.now().adding(milliseconds: 3_600_000).iso8601)
@@ -151,9 +151,9 @@ struct PlanningTests {
                     ["identities": ["crowd"], "push_time": time]
                 )
             }
-            _ = try await deliveries.plan(session: session, pushes)
+            _ = try await database.intake.plan(session: session, pushes)
             _ = try await fixture.server.query("update pushes set release_at = now()")
-            let batch = try await deliveries.release(session: session)
+            let batch = try await database.schedules.release(session: session)
             #expect(batch.pushes.count == 2)
             #expect(batch.deliveries.isEmpty)
             #expect(batch.isPlanning)
@@ -168,48 +168,52 @@ struct PlanningTests {
     @Test("A push that is left alone keeps no other from its release")
     func resting() async throws {
         try await StorageFixture.run { fixture in
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             let session = try await fixture.database.sessions.open(name: "replica")
             let later = JSONValue.string(Instant.now().adding(milliseconds: 3_600_000).iso8601)
             let pushes = try (0..<2).map {
                 try fixture.push("scheduled-\($0)", ["identities": ["u"], "push_time": later])
             }
-            _ = try await deliveries.plan(session: session, pushes)
+            _ = try await database.intake.plan(session: session, pushes)
             _ = try await fixture.server.query("update pushes set release_at = now()")
             let resting = [pushes[0].id]
-            let batch = try await deliveries.release(session: session, limit: 1, but: resting)
+            let batch = try await database.schedules.release(
+                session: session,
+                limit: 1,
+                but: resting
+            )
             #expect(batch.pushes.map(\.id) == [pushes[1].id])
-            #expect(try await deliveries.untilNextRelease(but: resting) == nil)
-            #expect(try await deliveries.untilNextRelease() == .zero)
+            #expect(try await database.schedules.untilNextRelease(but: resting) == nil)
+            #expect(try await database.schedules.untilNextRelease() == .zero)
         }
     }
 
     @Test("Apps take turns, a page each, however many pushes one of them has")
     func turns() async throws {
         try await StorageFixture.run { fixture in
-            let deliveries = fixture.database.deliveries
+            let database = fixture.database
             for app in ["busy", "quiet"] { try await fixture.createApp(app) }
             let session = try await fixture.database.sessions.open(name: "planner")
             for number in 0..<3 {
                 let push = try fixture.push("busy-\(number)", [:], app: "busy")
-                _ = try await deliveries.plan(session: session, [push])
+                _ = try await database.intake.plan(session: session, [push])
             }
             let small = try fixture.push("quiet", ["channels": ["one"]], app: "quiet")
             let asked = try fixture.push("asked", ["where": ["badge": 1]], app: "quiet")
-            _ = try await deliveries.plan(session: session, [small, asked])
+            _ = try await database.intake.plan(session: session, [small, asked])
             let first = try #require(
-                try await deliveries.claimPlanning(.plain, session: session)
+                try await database.planning.claim(.plain, session: session)
             )
             #expect(first.app == "busy")
-            let second = try await deliveries.claimPlanning(
+            let second = try await database.planning.claim(
                 .plain,
                 session: session,
                 turns: ["busy": 1]
             )
             #expect(second?.id == small.id)
             // The answer to that was lost.
-            try await deliveries.releasePlanning(.plain, session: session)
-            let again = try await deliveries.claimPlanning(
+            try await database.planning.release(.plain, session: session)
+            let again = try await database.planning.claim(
                 .plain,
                 session: session,
                 turns: ["busy": 1, "quiet": 2],
@@ -218,9 +222,9 @@ struct PlanningTests {
             #expect(again?.app == "busy")
             #expect(again?.id != first.id)
             #expect(
-                try await deliveries.claimPlanning(.conditional, session: session)?.id == asked.id
+                try await database.planning.claim(.conditional, session: session)?.id == asked.id
             )
-            #expect(try await deliveries.claimPlanning(.conditional, session: session) == nil)
+            #expect(try await database.planning.claim(.conditional, session: session) == nil)
         }
     }
 }

@@ -27,11 +27,11 @@ struct ScheduleTests {
     @Test("What is ahead is not released; when its time comes it is, with its deliveries")
     func waits() async throws {
         try await StorageFixture.run { fixture in
-            let (database, deliveries) = (fixture.database, fixture.database.deliveries)
+            let database = fixture.database
             let session = try await database.sessions.open(name: "replica")
-            #expect(try await deliveries.untilNextRelease() == nil)
+            #expect(try await database.schedules.untilNextRelease() == nil)
             let push = try fixture.push("later", request(1))
-            let planned = try await deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.scheduledPushIDs == [push.id])
             #expect(planned.newPushIDs == [push.id])
             #expect(planned.deliveries.isEmpty)
@@ -41,16 +41,16 @@ struct ScheduleTests {
             #expect(accepted.releaseAt == push.releaseAt)
             #expect(accepted.ledger == Ledger())
 
-            #expect(try await deliveries.release(session: session).pushes.isEmpty)
-            let wait = try #require(try await deliveries.untilNextRelease())
+            #expect(try await database.schedules.release(session: session).pushes.isEmpty)
+            let wait = try #require(try await database.schedules.untilNextRelease())
             #expect(wait > .seconds(3000) && wait <= .seconds(3600))
             // As if it had been accepted long ago.
             _ = try await fixture.server.query(
                 "update pushes set created_at = created_at - interval '30 days'"
             )
             try await comeTime(fixture)
-            #expect(try await deliveries.untilNextRelease() == .zero)
-            let released = try await deliveries.release(session: session)
+            #expect(try await database.schedules.untilNextRelease() == .zero)
+            let released = try await database.schedules.release(session: session)
             #expect(released.pushes.map(\.id) == [push.id])
             #expect(released.pushes.first?.eventID == "later")
             #expect(released.deliveries.map(\.pushID) == [push.id])
@@ -63,7 +63,7 @@ struct ScheduleTests {
             #expect(after.status == .sending)
             #expect(after.createdAt < accepted.createdAt)
             #expect(
-                try await deliveries.settle(
+                try await database.recording.settle(
                     session: session,
                     released.deliveries.map(delivered)
                 ).count == 1
@@ -89,7 +89,7 @@ struct ScheduleTests {
             let database = fixture.database
             let first = try await database.sessions.open(name: "first")
             let pushes = try (0..<60).map { try fixture.push("event-\($0)", request($0)) }
-            _ = try await database.deliveries.plan(session: first, pushes)
+            _ = try await database.intake.plan(session: first, pushes)
             try await comeTime(fixture)
             try await fixture.another { other in
                 let second = try await other.sessions.open(name: "second")
@@ -99,9 +99,9 @@ struct ScheduleTests {
                             group.addTask {
                                 var batches: [ReleasedBatch] = []
                                 // Past what others hold just now, until nothing is left.
-                                while try await door.deliveries.untilNextRelease() != nil {
+                                while try await door.schedules.untilNextRelease() != nil {
                                     batches.append(
-                                        try await door.deliveries.release(
+                                        try await door.schedules.release(
                                             session: session,
                                             limit: 7
                                         )
@@ -133,16 +133,16 @@ struct ScheduleTests {
             var object = request(0)
             object["tokens"] = nil
             let push = try fixture.push("all", object)
-            _ = try await database.deliveries.plan(session: session, [push])
-            #expect(try await database.deliveries.claimPlanning(session: session) == nil)
+            _ = try await database.intake.plan(session: session, [push])
+            #expect(try await database.planning.claim(session: session) == nil)
             // Registered after the push came in, and before its time: in its audience.
             try await fixture.install(fixture.iPhone("ab09"))
             try await comeTime(fixture)
-            let released = try await database.deliveries.release(session: session)
+            let released = try await database.schedules.release(session: session)
             #expect(released.isPlanning)
             #expect(released.deliveries.isEmpty)
-            #expect(try await database.deliveries.claimPlanning(session: session)?.id == push.id)
-            let page = try await database.deliveries.planPage(
+            #expect(try await database.planning.claim(session: session)?.id == push.id)
+            let page = try await database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 shardSize: 100
@@ -158,7 +158,7 @@ struct ScheduleTests {
             let (database, pushes) = (fixture.database, fixture.database.pushes)
             let session = try await database.sessions.open(name: "replica")
             let new = try (0..<3).map { try fixture.push("event-\($0)", request($0)) }
-            _ = try await database.deliveries.plan(session: session, new)
+            _ = try await database.intake.plan(session: session, new)
             let listed = try await pushes.scheduled(app: StorageFixture.app)
             #expect(Set(listed.map(\.id)) == Set(new.map(\.id)))
             let numbers = Dictionary(
@@ -180,7 +180,7 @@ struct ScheduleTests {
             _ = try await fixture.server.query(
                 "update pushes set release_at = now() where status = 'cancelled'"
             )
-            let released = try await database.deliveries.release(session: session)
+            let released = try await database.schedules.release(session: session)
             #expect(released.pushes.map(\.id) == [new[2].id])
             for push in new.prefix(2) {
                 #expect(try await pushes.find(push.id)?.status == .cancelled)
@@ -207,7 +207,7 @@ struct ScheduleTests {
             let listed = try #require(try await pushes.scheduled(app: StorageFixture.app).first)
             #expect(listed.id == push.id)
             let session = try await database.sessions.open(name: "replica")
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.scheduledPushIDs == [push.id])
             let again = try #require(try await pushes.scheduled(app: StorageFixture.app).first)
             #expect(again.status == .scheduled)
@@ -221,7 +221,7 @@ struct ScheduleTests {
             #expect(
                 try await pushes.cancelScheduled(app: StorageFixture.app, scheduleID: number)
             )
-            let late = try await database.deliveries.plan(session: session, [other])
+            let late = try await database.intake.plan(session: session, [other])
             #expect(late.newPushIDs.isEmpty)
             #expect(try await pushes.find(other.id)?.status == .cancelled)
         }
@@ -233,19 +233,19 @@ struct ScheduleTests {
             let database = fixture.database
             let session = try await database.sessions.open(name: "replica")
             let pushes = try (0..<5).map { try fixture.push("event-\($0)", request($0)) }
-            _ = try await database.deliveries.plan(session: session, pushes)
+            _ = try await database.intake.plan(session: session, pushes)
             try await comeTime(fixture)
             _ = try await fixture.server.query(
                 "alter table deliveries add constraint poison check (token <> 'token-3')"
             )
             let error = await #expect(throws: StorageError.self) {
-                _ = try await database.deliveries.release(session: session)
+                _ = try await database.schedules.release(session: session)
             }
             #expect(error?.isOfTheValues == true)
             var released: Set<String> = []
-            while try await database.deliveries.untilNextRelease() != nil {
+            while try await database.schedules.untilNextRelease() != nil {
                 do {
-                    let batch = try await database.deliveries.release(session: session, limit: 1)
+                    let batch = try await database.schedules.release(session: session, limit: 1)
                     released.formUnion(batch.pushes.map(\.id))
                 } catch let error as UnreleasablePush {
                     #expect(error.id == pushes[3].id)
@@ -267,7 +267,7 @@ struct ScheduleTests {
             var past = request(2)
             past["push_time"] = "2026-01-01T00:00:00Z"
             let pushes = [try fixture.push("dry", dry), try fixture.push("past", past)]
-            let planned = try await database.deliveries.plan(session: session, pushes)
+            let planned = try await database.intake.plan(session: session, pushes)
             #expect(planned.scheduledPushIDs.isEmpty)
             #expect(planned.planningPushIDs == [pushes[0].id])
             #expect(planned.deliveries.map(\.pushID) == [pushes[1].id])

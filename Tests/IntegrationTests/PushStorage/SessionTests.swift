@@ -20,7 +20,7 @@ struct SessionTests {
         _ id: String,
         session: Int
     ) async throws -> [Delivery] {
-        try await fixture.database.deliveries.plan(
+        try await fixture.database.intake.plan(
             session: session,
             [
                 try fixture.push(
@@ -54,7 +54,7 @@ struct SessionTests {
                     #expect(reaped.sessions == 1)
                     #expect(reaped.deliveries == 1)
                     let next = try await database.sessions.open(name: "next")
-                    let claimed = try await database.deliveries.claimDue(
+                    let claimed = try await database.due.claim(
                         session: next,
                         lane: 0,
                         limit: 10
@@ -121,13 +121,13 @@ struct SessionTests {
             let planned = try await plan(fixture, "orphans", session: dead)
             for index in 0..<3 { try await fixture.install(fixture.iPhone("a\(index)")) }
             let large = try fixture.push("large", [:])
-            _ = try await database.deliveries.plan(session: dead, [large])
-            #expect(try await database.deliveries.claimPlanning(session: dead)?.id == large.id)
+            _ = try await database.intake.plan(session: dead, [large])
+            #expect(try await database.planning.claim(session: dead)?.id == large.id)
             // As one that was ended itself before it gave anything back.
             _ = try await fixture.server.query("delete from dispatchers")
             #expect(try await database.sessions.reap().deliveries == planned.count)
             let next = try await database.sessions.open(name: "next")
-            #expect(try await database.deliveries.claimPlanning(session: next)?.id == large.id)
+            #expect(try await database.planning.claim(session: next)?.id == large.id)
         }
     }
 }

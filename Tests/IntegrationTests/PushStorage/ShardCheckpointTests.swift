@@ -71,9 +71,9 @@ struct ShardCheckpointTests {
             )
 
             // What is a row now is settled as any other, with all that its next try needs.
-            let late = try await database.deliveries.settle(session: session, [delivered(open)])
+            let late = try await database.recording.settle(session: session, [delivered(open)])
             #expect(late == [open.key])
-            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 10)
+            let due = try await database.due.claim(session: session, lane: 1, limit: 10)
             #expect(due.map(\.key) == [waiting.key])
             #expect(due.first?.device == waiting.device)
             #expect(due.first?.attempts == 1)
@@ -91,7 +91,7 @@ struct ShardCheckpointTests {
             )
             #expect(try await database.pushes.find(push.id)?.status == .sending)
             _ = try await fixture.balancedLedger(of: push.id)
-            _ = try await database.deliveries.settle(session: session, due.map(delivered))
+            _ = try await database.recording.settle(session: session, due.map(delivered))
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 6)
             #expect(ledger.isSettled)

@@ -16,9 +16,9 @@ struct ShardClaimTests {
         for number in 0..<6 { try await fixture.install(fixture.iPhone("aa0\(number)")) }
         let session = try await database.sessions.open(name: "first")
         let push = try fixture.push("broadcast", fields)
-        _ = try await database.deliveries.plan(session: session, [push])
-        #expect(try await database.deliveries.claimPlanning(session: session) != nil)
-        let page = try await database.deliveries.planPage(
+        _ = try await database.intake.plan(session: session, [push])
+        #expect(try await database.planning.claim(session: session) != nil)
+        let page = try await database.planning.planPage(
             session: session,
             pushID: push.id,
             shardSize: 2

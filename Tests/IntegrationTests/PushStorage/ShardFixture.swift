@@ -44,9 +44,9 @@ extension StorageFixture {
     ) async throws -> NewPush {
         let push = try push(id, object, app: app)
         let session = try await database.sessions.open(name: "planner")
-        _ = try await database.deliveries.plan(session: session, [push])
-        #expect(try await database.deliveries.claimPlanning(session: session)?.id == push.id)
-        while try await !database.deliveries.planPage(
+        _ = try await database.intake.plan(session: session, [push])
+        #expect(try await database.planning.claim(session: session)?.id == push.id)
+        while try await !database.planning.planPage(
             session: session,
             pushID: push.id,
             shardSize: shardSize
@@ -124,13 +124,13 @@ extension StorageFixture {
             count += members.count
         }
         for lane in 0...1 {
-            let due = try await database.deliveries.claimDue(
+            let due = try await database.due.claim(
                 session: session,
                 lane: lane,
                 limit: 1000
             )
             #expect(due.allSatisfy { $0.suppression == "cancelled" })
-            _ = try await database.deliveries.settle(session: session, due.map(suppressed))
+            _ = try await database.recording.settle(session: session, due.map(suppressed))
             count += due.count
         }
         try await database.sessions.close(session)

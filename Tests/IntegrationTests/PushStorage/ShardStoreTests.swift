@@ -19,10 +19,10 @@ struct ShardStoreTests {
             try await fixture.populate(0..<45)
             let push = try fixture.push("cut", [:])
             let session = try await database.sessions.open(name: "first")
-            _ = try await database.deliveries.plan(session: session, [push])
+            _ = try await database.intake.plan(session: session, [push])
             try await fixture.populate(50..<53)
-            #expect(try await database.deliveries.claimPlanning(session: session)?.id == push.id)
-            let page = try await database.deliveries.planPage(
+            #expect(try await database.planning.claim(session: session)?.id == push.id)
+            let page = try await database.planning.planPage(
                 session: session,
                 pushID: push.id,
                 shardSize: 4
@@ -34,8 +34,8 @@ struct ShardStoreTests {
             // The planner dies; another goes on where it stopped.
             try await fixture.kill(session)
             let next = try await database.sessions.open(name: "next")
-            #expect(try await database.deliveries.claimPlanning(session: next)?.id == push.id)
-            let rest = try await database.deliveries.planPage(
+            #expect(try await database.planning.claim(session: next)?.id == push.id)
+            let rest = try await database.planning.planPage(
                 session: next,
                 pushID: push.id,
                 shardSize: 4

@@ -173,12 +173,12 @@ struct ShardWalkTests {
 
         private mutating func settle() async throws {
             for (session, delivery) in open {
-                _ = try await database.deliveries.settle(session: session, [delivered(delivery)])
+                _ = try await database.recording.settle(session: session, [delivered(delivery)])
             }
             open = []
             guard let session = sessions.randomElement(using: &random) else { return }
-            let due = try await database.deliveries.claimDue(session: session, lane: 1, limit: 3)
-            _ = try await database.deliveries.settle(session: session, due.map(delivered))
+            let due = try await database.due.claim(session: session, lane: 1, limit: 3)
+            _ = try await database.recording.settle(session: session, due.map(delivered))
         }
 
         private mutating func crash() async throws {

@@ -177,10 +177,10 @@ struct StoreTests {
             #expect(try await database.outbox.count() == 0)
 
             let session = try await database.sessions.open(name: "replica")
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.newPushIDs == [push.id])
             #expect(planned.deliveries.map(\.device.token) == ["t"])
-            let again = try await database.deliveries.plan(session: session, [push])
+            let again = try await database.intake.plan(session: session, [push])
             #expect(again.newPushIDs.isEmpty)
             #expect(try await fixture.balancedLedger(of: push.id).targeted == 1)
         }
@@ -250,7 +250,7 @@ struct StoreTests {
             _ = try await database.maintenance.maintain(now: now)
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("old", ["tokens": [["platform": "fcm", "token": "t"]]])
-            let planned = try await database.deliveries.plan(session: session, [push])
+            let planned = try await database.intake.plan(session: session, [push])
             let inDefault = try await fixture.server.query(
                 "select count(*) from deliveries_default"
             )
@@ -259,7 +259,7 @@ struct StoreTests {
             let later = now.adding(milliseconds: 9 * 86_400_000)
             _ = try await database.maintenance.maintain(now: later)
             #expect(try await database.pushes.audit(push.id)?.counted.pending == 1)
-            _ = try await database.deliveries.settle(
+            _ = try await database.recording.settle(
                 session: session,
                 planned.deliveries.map(delivered)
             )

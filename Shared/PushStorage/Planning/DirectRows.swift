@@ -2,12 +2,12 @@ import Postgres
 import PushCore
 
 /// Pushes that name their devices one by one: their deliveries are rows at once.
-extension DeliveryStore {
+enum DirectRows {
     /// Devices named one by one, for all pushes of the batch in three statements. Their rows become
     /// those of the session `owner`; without one they wait until they are due: now, or by their
     /// `zones`, those of a device-local push. `isCounted` says that the books of the pushes hold
     /// what is expected already.
-    static func insertDirect(
+    static func insert(
         _ audience: DirectAudience,
         owner: Int?,
         zones: ZoneTimes? = nil,
@@ -27,11 +27,11 @@ extension DeliveryStore {
             deliveries += try result.rows.map(Delivery.read)
         }
         if !audience.tokens.isEmpty {
-            let (sql, parameters) = insertTokens(audience.tokens, owner: owner, zones: zones)
+            let (sql, parameters) = insertion(of: audience.tokens, owner: owner, zones: zones)
             let result = try await transaction.execute(sql, parameters)
             deliveries += try result.rows.map(Delivery.read)
         }
-        try await raiseBadges(of: &deliveries, audience.badgeChanges, transaction)
+        try await BadgeStore.raise(of: &deliveries, audience.badgeChanges, transaction)
         var counts: [String: Int] = [:]
         for delivery in deliveries { counts[delivery.pushID, default: 0] += 1 }
         let pushIDs = audience.direct.sorted().filter {
@@ -48,7 +48,7 @@ extension DeliveryStore {
         return deliveries
     }
 
-    static let deliveryColumns = """
+    static let columns = """
         day, push_id, target, app, installation_id, provider, environment, environment_explicit,
         token, locale, apns_topic, lane, expires_at, due_at, created_at, template_values, owner
         """
@@ -56,7 +56,7 @@ extension DeliveryStore {
     /// Of an installation `i` and its push `p`: the row of its delivery but for what its placeholders
     /// stand for and the owner. Where an installation does not name its APNs environment, the push's
     /// `prod` decides.
-    static func installationRow(_ times: RowTimes) -> String {
+    static func row(_ times: RowTimes) -> String {
         """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
         CASE WHEN i.environment <> '' OR i.provider <> 'apns' THEN i.environment
@@ -75,8 +75,8 @@ extension DeliveryStore {
     /// a token, which its owner suppresses for the reason in the row.
     private static func byInstallationSQL(_ times: RowTimes) -> String {
         """
-        INSERT INTO deliveries AS d (\(deliveryColumns), last_reason)
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), \(namedValues), $3::bigint,
+        INSERT INTO deliveries AS d (\(columns), last_reason)
+        SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
             CASE WHEN i.reachable THEN NULL
                 WHEN i.valid THEN 'the installation has no device token'
                 ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
@@ -95,27 +95,27 @@ extension DeliveryStore {
                 WHERE m.app = p.app AND m.installation_id = w.name) n) i
         WHERE i.provider IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
-        ON CONFLICT DO NOTHING RETURNING \(qualified)
+        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
         """
     }
 
     private static func byIdentitySQL(_ times: RowTimes) -> String {
         """
-        INSERT INTO deliveries AS d (\(deliveryColumns))
-        SELECT DISTINCT ON (p.id, i.object_id) \(installationRow(times)), \(namedValues), $3::bigint
+        INSERT INTO deliveries AS d (\(columns))
+        SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint
         FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
         JOIN pushes p ON p.id = w.push_id
         JOIN installations i ON i.app = p.app AND i.identity = w.name
         WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
-        ON CONFLICT DO NOTHING RETURNING \(qualified)
+        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
         """
     }
 
     /// The statement that makes rows of tokens. A token has no zone: of a device-local push it is
     /// due when UTC is.
-    static func insertTokens(
-        _ tokens: [DirectAudience.Token],
+    static func insertion(
+        of tokens: [DirectAudience.Token],
         owner: Int?,
         zones: ZoneTimes?
     ) -> (sql: String, parameters: [PostgresValue]) {
@@ -127,7 +127,7 @@ extension DeliveryStore {
         ]
         let times = RowTimes(zones, zone: "NULL::text", &parameters)
         let sql = """
-            INSERT INTO deliveries AS d (\(deliveryColumns))
+            INSERT INTO deliveries AS d (\(columns))
             SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
                 (p.created_at AT TIME ZONE 'UTC')::date, p.id,
                 encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
@@ -139,7 +139,7 @@ extension DeliveryStore {
                 AS w(push_id, provider, token, environment)
             JOIN pushes p ON p.id = w.push_id
             ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
-            ON CONFLICT DO NOTHING RETURNING \(qualified)
+            ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
             """
         return (sql, parameters)
     }

@@ -32,7 +32,10 @@ package struct UnreleasablePush: Error {
 }
 
 /// Scheduled pushes: each is released once, by whoever comes first.
-extension DeliveryStore {
+package struct ScheduleStore: Sendable {
+    let database: Database
+    let zoneNames: ZoneNames
+
     /// Releases the pushes whose time has come, the oldest first: from now on their audience is
     /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
     /// another's business, and skipped by everyone else meanwhile; so it is released once.
@@ -138,7 +141,7 @@ extension DeliveryStore {
         )
         batch.deliveries = planned.deliveries
         if planned.isPaged { batch.isPlanning = true }
-        if batch.isPlanning { try await Self.notify(.planning, transaction) }
+        if batch.isPlanning { try await StorageChannel.planning.notify(transaction) }
         return batch
     }
 
@@ -166,13 +169,11 @@ extension DeliveryStore {
     ) async throws -> (deliveries: [Delivery], isPaged: Bool) {
         let audience = DirectAudience(
             pushes.sorted { $0.id < $1.id },
-            inPages ? nil : try await countMembers(of: pushes, transaction),
-            limit: directLimit,
-            identityLimit: directIdentityLimit
+            inPages ? nil : try await MemberCounts.count(of: pushes, transaction)
         )
         var deliveries: [Delivery] = []
         if !audience.isEmpty {
-            deliveries = try await insertDirect(
+            deliveries = try await DirectRows.insert(
                 audience,
                 owner: owner,
                 zones: zones,
@@ -194,7 +195,7 @@ extension DeliveryStore {
         _ transaction: PostgresTransaction
     ) async throws -> NewPush? {
         do {
-            let push = try planningPush(row)
+            let push = try PlanningPush(row)
             return NewPush(
                 id: push.id,
                 app: push.app,

@@ -1,8 +1,10 @@
 import Postgres
-import PushCore
+package import PushCore
 
-/// Claims of what is due, and whose turn it is.
-extension DeliveryStore {
+/// Claims of rows that are due, and whose turn it is.
+package struct DueStore: Sendable {
+    let database: Database
+
     /// One app at one provider.
     package struct Client: Sendable, Equatable {
         package var app: String
@@ -33,7 +35,7 @@ extension DeliveryStore {
     ///     stand behind who has many: then `claimFairly` is next.
     /// - Returns: At most `limit`; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
-    package func claimDue(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
+    package func claim(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
         try await database.transaction { transaction in
             try await SessionStore.holdByIndex(session, transaction)
             return try await transaction.execute(
@@ -49,7 +51,7 @@ extension DeliveryStore {
         }
     }
 
-    /// As `claimDue`, but of each app at each provider that has some due as many as of every other,
+    /// As `claim`, but of each app at each provider that has some due as many as of every other,
     /// so that nobody's retries wait behind those of a provider that is ill.
     ///
     /// - Parameters:
@@ -105,13 +107,36 @@ extension DeliveryStore {
         }
     }
 
+    /// What a session owns, in no order: to find rows that it does not know of, because the answer
+    /// to the transaction that made them its own was lost.
+    package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {
+        try await database.execute(
+            """
+            SELECT \(Delivery.columns) FROM deliveries
+            WHERE owner = $1 AND state = \(DeliveryState.pending.sql) LIMIT $2
+            """,
+            [.integer(session), .integer(limit)]
+        ).rows.map(Delivery.read)
+    }
+
+    /// When the next delivery of a lane that nobody owns is due.
+    package func nextDue(lane: Int) async throws -> Instant? {
+        try await database.execute(
+            """
+            SELECT min(due_at) AS due FROM deliveries
+            WHERE state = \(DeliveryState.pending.sql) AND owner IS NULL AND lane = $1
+            """,
+            [.integer(lane)]
+        ).first?.instantOrNil("due")
+    }
+
     private static func bounded(_ limit: Int) -> Int { min(max(limit, 1), 10_000) }
 
     private static func claimSQL(_ chosen: String) -> String {
         """
         UPDATE deliveries d SET owner = $1, updated_at = now() FROM (\(chosen)) c
         WHERE d.day = c.day AND d.push_id = c.push_id AND d.target = c.target
-        RETURNING \(qualified), EXISTS (
+        RETURNING \(Delivery.qualified), EXISTS (
             SELECT FROM pushes p WHERE p.id = d.push_id
                 AND p.status IN \(PushStatus.sql(where: \.isCutShort)))
             AS is_cancelled

@@ -1,22 +1,8 @@
 import Postgres
-package import PushCore
+import PushCore
 
-/// Whether the database has to be asked a condition for it.
-package enum AudienceKind: Sendable {
-    case plain, conditional
-}
-
-extension PushRequest {
-    package var hasCondition: Bool {
-        switch audience {
-        case .tokens: false
-        case .installations(let selectors): selectors.condition != nil
-        }
-    }
-}
-
-/// Whose audience is written down next.
-extension DeliveryStore {
+/// Whose audience is written down next, and by whom.
+extension PlanningStore {
     /// Takes the next push whose audience is to be written down, fairly between apps: that of the app
     /// whose turn was longest ago, and of its pushes the oldest.
     ///
@@ -28,7 +14,7 @@ extension DeliveryStore {
     ///   - resting: Pushes that are left alone for now.
     /// - Returns: `nil` where there is none.
     /// - Throws: `StorageError` of kind `sessionLost`.
-    package func claimPlanning(
+    package func claim(
         _ kind: AudienceKind? = nil,
         session: Int,
         turns: [String: Int] = [:],
@@ -38,7 +24,7 @@ extension DeliveryStore {
         return try await database.transaction { transaction in
             try await SessionStore.holdByIndex(session, transaction)
             let claimed = try await transaction.execute(
-                Self.claimPlanningSQL,
+                Self.claimSQL,
                 [
                     .integer(session), kind.map { .boolean($0 == .conditional) } ?? .null,
                     .textArray(turns.map(\.key)), .integerArray(turns.map(\.value)),
@@ -47,7 +33,7 @@ extension DeliveryStore {
             )
             guard let row = claimed.first else { return nil }
             do {
-                return try Self.planningPush(row)
+                return try PlanningPush(row)
             } catch let error as StorageError where error.kind == .corrupt {
                 // Left alone it would stand before all others for ever.
                 let id = try row.uuid("id")
@@ -59,7 +45,7 @@ extension DeliveryStore {
 
     /// Gives back what a planner holds and does not know of: the answer to a claim was lost, or a push
     /// could not be given back.
-    package func releasePlanning(_ kind: AudienceKind, session: Int) async throws {
+    package func release(_ kind: AudienceKind, session: Int) async throws {
         _ = try await database.execute(
             """
             UPDATE pushes p SET planner = NULL, updated_at = now()
@@ -76,7 +62,7 @@ extension DeliveryStore {
 
     // Apps are found one by one in the index, as with shards. Others may be taking the same ones:
     // hence several of each, which are looked at again once they are locked.
-    private static let claimPlanningSQL = """
+    private static let claimSQL = """
         WITH RECURSIVE apps AS (
             (SELECT app FROM pushes WHERE is_planning ORDER BY app LIMIT 1)
             UNION ALL
@@ -104,4 +90,34 @@ extension DeliveryStore {
         FROM taken t WHERE p.id = t.id
         RETURNING p.id, p.app, p.request
         """
+
+    /// Pushes in planning that a session has claimed: to find those that it does not know of.
+    package func held(session: Int) async throws -> Set<String> {
+        let found = try await database.execute(
+            "SELECT id FROM pushes WHERE planner = $1 AND status = \(PushStatus.planning.sql) LIMIT 1000",
+            [.integer(session)]
+        )
+        return Set(try found.rows.map { try $0.uuid("id") })
+    }
+
+    /// Gives pushes back that nobody plans; whoever is free goes on where their cursor stands.
+    ///
+    /// - Returns: How many were this session's.
+    package func giveBack(session: Int, _ pushIDs: Set<String>) async throws -> Int {
+        guard !pushIDs.isEmpty else { return 0 }
+        return try await database.transaction { transaction in
+            let changed = try await transaction.execute(
+                """
+                UPDATE pushes SET planner = NULL, updated_at = now() WHERE id IN (
+                    SELECT id FROM pushes
+                    WHERE id = ANY ($2::uuid[]) AND planner = $1
+                        AND status = \(PushStatus.planning.sql)
+                    ORDER BY id FOR UPDATE)
+                """,
+                [.integer(session), .uuidArray(pushIDs.sorted())]
+            ).affectedRows
+            if changed > 0 { try await StorageChannel.planning.notify(transaction) }
+            return changed
+        }
+    }
 }

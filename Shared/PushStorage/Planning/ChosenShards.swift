@@ -12,19 +12,12 @@ import PushCore
 /// A condition that an index serves and few meet is asked of the whole app at once. Any other is
 /// asked page by page, of so many installations at a time, in the order of the object ids: no
 /// statement grows with the app.
-extension DeliveryStore {
-    /// What planning by a condition asks of the planner: the plan that these values deserve, no
-    /// compiling, and room to hash what a sub-query selects.
-    static let planByConditionSQL = """
-        SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
-            set_config('jit', 'off', true), set_config('work_mem', '32MB', true)
-        """
-
+enum ChosenShards {
     /// The next members of an audience, in shards of at most `size`; the cursor is the last id that
     /// was looked at.
     ///
     /// - Throws: `WhereError` for a condition over what is not kept.
-    static func choose(
+    static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
@@ -34,8 +27,8 @@ extension DeliveryStore {
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
-        _ = try await transaction.execute(planByConditionSQL)
-        let limit = max(1, min(size * shardsAtOnce, most ?? .max))
+        _ = try await transaction.execute(ConditionPlan.sql)
+        let limit = max(1, min(size * AudiencePage.shardsAtOnce, most ?? .max))
         var choice = Choice(
             push: push,
             selectors: selectors,
@@ -49,7 +42,7 @@ extension DeliveryStore {
             if found <= limit { return page }
             choice.limit = nil
         }
-        choice.start.end = try await pageEnd(push.app, start, limit, transaction)
+        choice.start.end = try await start.pageEnd(of: push.app, installations: limit, transaction)
         var (_, page) = try await insert(choice, transaction)
         page.cursor = choice.start.end
         return page

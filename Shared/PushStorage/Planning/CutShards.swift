@@ -3,16 +3,10 @@ import Postgres
 import PushCore
 
 /// Cutting a broadcast: where its shards end, instead of a row for each of its members.
-extension DeliveryStore {
-    /// Shards of a page.
-    static let shardsAtOnce = 10
-    /// Installations that a page looks at where one that looked for as many members as it may have
-    /// took too long.
-    package static let carefulPage = 200_000
-
+enum CutShards {
     /// The next shards of an audience, in the order of the object ids; the cursor is the last id that
     /// was looked at. The last shard of all has no upper bound.
-    static func cut(
+    static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
@@ -24,7 +18,13 @@ extension DeliveryStore {
         if selectors.selectsNobody { return AudiencePage() }
         try await IndexPlan.require(transaction)
         var start = start
-        if let most { start.end = try await pageEnd(push.app, start, max(1, most), transaction) }
+        if let most {
+            start.end = try await start.pageEnd(
+                of: push.app,
+                installations: max(1, most),
+                transaction
+            )
+        }
         var sparse: [String]?
         if start.cursor == nil, let channels = selectors.channels,
             try await isSparse(channels, size, transaction)
@@ -32,12 +32,12 @@ extension DeliveryStore {
             sparse = channels
         }
         if let zones {
-            return try await cut(push, selectors, start, size, by: zones, sparse, transaction)
+            return try await page(push, selectors, start, size, by: zones, sparse, transaction)
         }
         if let sparse { return try await cutSparse(push, sparse, start, transaction) }
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
-            .integer(size), .integer(size * shardsAtOnce),
+            .integer(size), .integer(size * AudiencePage.shardsAtOnce),
         ]
         let conditions =
             start.bound(&parameters) + (try selectors.conditions(&parameters, app: push.app))
@@ -56,7 +56,7 @@ extension DeliveryStore {
         var uppers: [String?] = try parts.rows.map { try $0.text("upper") }
         let members = try parts.rows.map { try $0.integer("members") }
         let total = members.reduce(0, +)
-        let cursor = total < size * shardsAtOnce ? start.end : uppers.last ?? nil
+        let cursor = total < size * AudiencePage.shardsAtOnce ? start.end : uppers.last ?? nil
         let lowers = [start.cursor ?? ""] + uppers.dropLast().map { $0 ?? "" }
         if cursor == nil, !uppers.isEmpty { uppers[uppers.count - 1] = nil }
         let shards = zip(zip(lowers, uppers), members).map { bounds, members in
@@ -64,22 +64,6 @@ extension DeliveryStore {
         }
         try await insert(shards, of: push, isSparse: false, transaction)
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
-    }
-
-    /// The primary key alone is asked for where a page ends; `nil`: it takes all that are left.
-    static func pageEnd(
-        _ app: String,
-        _ start: PageStart,
-        _ installations: Int,
-        _ transaction: PostgresTransaction
-    ) async throws -> String? {
-        try await transaction.execute(
-            """
-            SELECT object_id FROM installations WHERE app = $1 AND object_id > $2
-            ORDER BY object_id OFFSET $3 LIMIT 1
-            """,
-            [.text(app), .text(start.cursor ?? ""), .integer(installations - 1)]
-        ).first?.text("object_id")
     }
 
     /// Whether so few installations, of all apps together, are in these channels that one shard has

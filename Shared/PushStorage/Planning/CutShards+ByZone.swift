@@ -2,11 +2,11 @@ import Postgres
 import PushCore
 
 /// Cutting a device-local broadcast: a shard is due when the clocks of its members show the time.
-extension DeliveryStore {
-    /// As `cut`, but the members of a page are told apart by when they are due. A device is asked for
+extension CutShards {
+    /// As the other, but the members of a page are told apart by when they are due. A device is asked for
     /// its zone here, and again when its shard is sent: one that has moved between two zones gets the
     /// push in the new one, if the time is still to come there.
-    static func cut(
+    static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
         _ start: PageStart,
@@ -15,7 +15,7 @@ extension DeliveryStore {
         _ sparse: [String]?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
-        let limit = size * shardsAtOnce
+        let limit = size * AudiencePage.shardsAtOnce
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(limit),

@@ -4,7 +4,7 @@ package import PushCore
 
 /// A dry run: everything but sending. It leaves no deliveries and nothing on the books, only its
 /// result in the push's record.
-extension DeliveryStore {
+extension PlanningStore {
     /// How many devices of each platform a push that this session plans would go to.
     ///
     /// - Throws: `StorageError`; `WhereError` for a condition over what is not kept.
@@ -26,7 +26,7 @@ extension DeliveryStore {
             )
             let rows = try await database.transaction { transaction in
                 try await transaction.pipeline(
-                    [(Self.planByConditionSQL, []), (sql, arguments)],
+                    [(ConditionPlan.sql, []), (sql, arguments)],
                     isPrepared: false
                 )[1].rows
             }

@@ -2,6 +2,9 @@ import PushCore
 
 /// What the pushes of one batch name one by one, within bounds.
 struct DirectAudience {
+    /// Devices of one batch that are planned at once; what is more is planned page by page.
+    static let limit = 10_000
+
     struct Named {
         let pushID: String
         let name: String
@@ -31,7 +34,7 @@ struct DirectAudience {
     var isEmpty: Bool { direct.isEmpty }
 
     /// `members` are those behind the identities; `nil`: all pushes are planned page by page.
-    init(_ pushes: [NewPush], _ members: MemberCounts?, limit: Int, identityLimit: Int) {
+    init(_ pushes: [NewPush], _ members: MemberCounts?) {
         var total = 0
         for push in pushes {
             guard let members else {
@@ -40,9 +43,9 @@ struct DirectAudience {
                 continue
             }
             let count = Self.devices(of: push.request, members.counts[push.id])
-            if count ?? .max > limit, !push.request.isDryRun { large.insert(push.id) }
-            if let count, count <= limit - total,
-                add(push, identityRoom: identityLimit - identities.count)
+            if count ?? .max > Self.limit, !push.request.isDryRun { large.insert(push.id) }
+            if let count, count <= Self.limit - total,
+                add(push, identityRoom: MemberCounts.identityLimit - identities.count)
             {
                 direct.insert(push.id)
                 expected[push.id] = count

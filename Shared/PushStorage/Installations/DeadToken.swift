@@ -1,0 +1,57 @@
+import Postgres
+import PushCore
+
+/// A token that a provider says is nobody's any more.
+struct DeadToken {
+    let app: String
+    let device: DeviceTarget
+    let diedAt: Instant
+    let reason: String?
+
+    /// Marks the installations that still hold a token that died. A token registered after the
+    /// provider found it dead is alive again; one that was replaced is another token. A
+    /// `BadDeviceToken` counts only for an installation that names that environment itself: the push
+    /// may have named a token with the wrong one.
+    static func disable(_ dead: [DeadToken], _ transaction: PostgresTransaction) async throws {
+        guard !dead.isEmpty else { return }
+        _ = try await transaction.execute(
+            """
+            WITH dead AS (
+                SELECT i.app, i.provider, i.environment,
+                    sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
+                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
+                    $6::text[]) AS i(app, provider, environment, token, died_at, reason)
+            ), held AS MATERIALIZED (
+                SELECT i.object_id, dead.* FROM dead
+                CROSS JOIN LATERAL (
+                    SELECT n.object_id FROM installations n
+                    WHERE n.app = dead.app AND n.provider = dead.provider
+                        AND n.token_hash = dead.token_hash
+                        AND (n.environment = dead.environment
+                            OR n.environment = '' AND dead.reason <> 'BadDeviceToken')
+                ) AS i
+            ), ordered AS MATERIALIZED (
+                SELECT * FROM held ORDER BY app COLLATE "C", object_id
+            ), found AS MATERIALIZED (
+                SELECT o.app, o.object_id, o.reason FROM ordered o
+                CROSS JOIN LATERAL (
+                    SELECT FROM installations n
+                    WHERE n.app = o.app AND n.object_id = o.object_id AND n.valid
+                        AND n.token_hash = o.token_hash AND n.token_updated_at <= o.died_at
+                    FOR UPDATE
+                ) AS locked
+            )
+            UPDATE installations i SET valid = false, invalid_reason = found.reason,
+                invalidated_at = now()
+            FROM found WHERE i.app = found.app AND i.object_id = found.object_id
+            """,
+            [
+                .textArray(dead.map(\.app)), .textArray(dead.map(\.device.provider.rawValue)),
+                .textArray(dead.map(\.device.environment.rawValue)),
+                .textArray(dead.map(\.device.token)),
+                .timestampArray(dead.map(\.diedAt.microseconds)),
+                .textArray(dead.map { $0.reason ?? "unregistered" }),
+            ]
+        )
+    }
+}

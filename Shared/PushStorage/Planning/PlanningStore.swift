@@ -1,0 +1,122 @@
+import Postgres
+import PushCore
+
+/// What one page of an audience came to.
+package struct PlannedPage: Sendable, Equatable {
+    /// Deliveries that are on the books now, due now, and nobody's: rows, or members of shards.
+    package var inserted: Int
+    /// With those of the pages before.
+    package var total: Int
+    package var isFinished: Bool
+}
+
+/// Writes audiences down, page by page: as shards of a broadcast (`CutShards`, `ChosenShards`), or as rows
+/// (`RowPages`). Who does it has claimed the push (`PlanningStore+Claim.swift`).
+package struct PlanningStore: Sendable {
+    let database: Database
+    let zoneNames: ZoneNames
+
+    /// Installations that a page looks at where one that looked for as many members as it may have
+    /// took too long.
+    package static let carefulPage = 200_000
+
+    /// Writes the next page of an audience down and moves the cursor, in one transaction. The
+    /// audience is fixed: installations created after the push are not in it. One that names neither
+    /// devices nor identities is cut into shards, ten at a time; the others become rows.
+    ///
+    /// - Parameters:
+    ///   - session: Has claimed the push.
+    ///   - pushID: Which push.
+    ///   - limit: Rows of a page.
+    ///   - shardSize: Members of a shard; `nil`: rows for everyone.
+    ///   - looksAt: After a page that took too long: how many of the app's installations a statement
+    ///     looks at, whatever it finds there; `nil`: as many as it takes.
+    ///   - keepsClaim: Whether the push stays the session's where it is not finished.
+    /// - Returns: What the page came to.
+    /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
+    package func planPage(
+        session: Int,
+        pushID: String,
+        limit: Int = 5000,
+        shardSize: Int? = nil,
+        looksAt: Int? = nil,
+        keepsClaim: Bool = true
+    ) async throws -> PlannedPage {
+        try await database.transaction { transaction in
+            try await SessionStore.hold(session, transaction)
+            let found = try await transaction.execute(
+                """
+                SELECT id, app, request, lane, cursor, planned_until, release_at FROM pushes
+                WHERE id = $1 AND planner = $2 AND status = \(PushStatus.planning.sql)
+                """,
+                [.uuid(pushID), .integer(session)]
+            )
+            guard let row = found.first else { throw StorageError.sessionLost }
+            let push = try PlanningPush(row)
+            let start = PageStart(
+                cursor: try row.textOrNil("cursor"),
+                plannedUntil: try row.timestampMicroseconds("planned_until"),
+                limit: max(1, min(limit, looksAt.map { $0 / 100 } ?? limit))
+            )
+            let isLarge = try row.integer("lane") > 0 || looksAt != nil
+            let zones = try await zoneNames.times(
+                of: push.request,
+                releasedAt: try row.instantOrNil("release_at"),
+                transaction
+            )
+            let page: AudiencePage
+            switch push.request.audience {
+            case .tokens(let tokens):
+                page = try await RowPages.page(push, tokens, start, zones, transaction)
+            case .installations(let selectors):
+                if let shardSize, selectors.isChosen(isLarge: isLarge) {
+                    page = try await ChosenShards.page(
+                        push,
+                        selectors,
+                        start,
+                        size: max(1, shardSize),
+                        zones,
+                        looksAt: looksAt,
+                        transaction
+                    )
+                } else if let shardSize, !selectors.isDirect {
+                    page = try await CutShards.page(
+                        push,
+                        selectors,
+                        start,
+                        size: max(1, shardSize),
+                        zones,
+                        looksAt: looksAt,
+                        transaction
+                    )
+                } else {
+                    page = try await RowPages.page(push, selectors, start, zones, transaction)
+                }
+            }
+            let isFinished = page.cursor == nil
+            // Not locked before: checkpoints of its first shards would wait for the next page. Who
+            // cancels it takes it from us.
+            let changed = try await transaction.execute(
+                """
+                UPDATE pushes p SET
+                    \(PushBooks.planned(members: "$2", shards: "$5", isLast: "$4")),
+                    cursor = coalesce($3, p.cursor),
+                    planner = CASE WHEN $4 OR NOT $7 THEN NULL ELSE p.planner END
+                WHERE p.id = $1 AND p.planner = $6 AND p.status = \(PushStatus.planning.sql)
+                RETURNING p.targeted
+                """,
+                [
+                    .uuid(pushID), .integer(page.inserted), .optional(text: page.cursor),
+                    .boolean(isFinished), .integer(page.shards), .integer(session),
+                    .boolean(keepsClaim),
+                ]
+            )
+            guard let books = changed.first else { throw StorageError.sessionLost }
+            return PlannedPage(
+                inserted: page.inserted,
+                total: try books.integer("targeted"),
+                isFinished: isFinished
+            )
+        }
+    }
+}
