@@ -205,7 +205,7 @@ let package = Package(
         tests("DoorTests", ["Door", "Apps", "HTTPServer", "PushCore", "JSON"]),
         tests(
             "RegistrationTests",
-            ["Registration", "Apps", "Door", "HTTPServer", "PushCore", "JSON"]
+            ["Registration", "Apps", "Door", "HTTPServer", "Compression", "PushCore", "JSON"]
         ),
         tests("CLITests", ["CLI", "PushCore", "ServiceKit", "JSON"]),
         tests(

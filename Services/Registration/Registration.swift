@@ -149,6 +149,8 @@ func makeRouter(
 ) -> Router {
     var router = Router()
     router.log = runtime.log
+    // Nothing is inflated before its sender has been let in.
+    router.givesBodiesAsSent = true
     // No app is called so: what stands behind these names is another surface's.
     router.reservedFirstSegments = AppID.reserved
     surface.addRoutes(to: &router)

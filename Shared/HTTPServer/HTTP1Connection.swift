@@ -157,7 +157,7 @@ final class HTTP1Connection: ProtocolDriver {
                 connectionID: connection.id
             )
             let progress = RequestInProgress(request, server)
-            parser.maximumBodyBytes = bodyBound(progress)
+            parser.maximumBodyBytes = progress.maximumBodyBytes
             current = progress
         } catch {
             let request = HTTPServerRequest(
@@ -178,16 +178,12 @@ final class HTTP1Connection: ProtocolDriver {
         phase = .responding
         ticket += 1
         do throws(HTTPProblem) {
-            try progress.takeBody(body, maximumBytes: bodyBound(progress))
+            try progress.takeBody(body)
             connection.run(progress, ticket: ticket)
         } catch {
             server.instruments.refused(error.status)
             write(server.router.errorResponse(error, progress.request), closes: false)
         }
-    }
-
-    private func bodyBound(_ progress: RequestInProgress) -> Int {
-        progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
     }
 
     /// Answers a request that cannot be read to its end, so nothing after it can be either.

@@ -117,8 +117,7 @@ final class HTTP2Connection: ProtocolDriver {
         do throws(HTTPProblem) {
             let progress = RequestInProgress(try makeRequest(id, head), server)
             stream.request = progress
-            stream.maximumBodyBytes =
-                progress.match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
+            stream.maximumBodyBytes = progress.maximumBodyBytes
             streams[id] = stream
             let declared = progress.request.headers["content-length"].flatMap { Int($0) } ?? 0
             if declared > stream.maximumBodyBytes { refuse(id, tooLarge(stream)) }
@@ -194,7 +193,7 @@ final class HTTP2Connection: ProtocolDriver {
             let progress = stream.request
         else { return }
         do throws(HTTPProblem) {
-            try progress.takeBody(stream.body, maximumBytes: stream.maximumBodyBytes)
+            try progress.takeBody(stream.body)
         } catch {
             return refuse(id, error)
         }

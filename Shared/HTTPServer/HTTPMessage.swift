@@ -28,6 +28,8 @@ package struct HTTPServerRequest: Sendable {
     /// As it was sent, but for an absolute form's scheme and authority.
     package var rawTarget: String
     package var headers: HTTPHeaders
+    /// As its sender meant it; where the router gives bodies as they are sent, with the coding that
+    /// its headers name until `decodeBody`.
     package var body: [UInt8]
     /// What the route's `:name` and `*rest` segments stood for, escapes undone.
     package var pathParameters: [String: String] = [:]
@@ -44,6 +46,8 @@ package struct HTTPServerRequest: Sendable {
     package var streamID: Int?
     /// Whether anybody still waits for the answer.
     package var caller = CallerPresence.always
+    /// Nil of a request that came by no socket.
+    var heldBody: HeldBody?
 
     /// A request as from a socket, for handlers and routers called without one.
     ///

@@ -42,6 +42,10 @@ package struct Router: Sendable {
     /// a surface at the root of the host takes nothing from the others.
     package var reservedFirstSegments: Set<String> = []
 
+    /// Whether handlers get a body as it was sent, and undo its coding (`decodeBody`) when they know
+    /// who calls. Otherwise it is undone before they run, for whoever sends it.
+    package var givesBodiesAsSent = false
+
     private var root = Node()
 
     package init() {}

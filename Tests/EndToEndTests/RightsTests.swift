@@ -61,6 +61,43 @@ extension EndToEndTests {
 
         private static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
+        @Test("A compressed body is inflated for whom the door has let in, and for nobody else")
+        func compressedBodies() async throws {
+            try await with { door in
+                let (app, wrong) = (door.app, "wrong")
+                let hub = "/\(app.id)/installations/phone"
+                func azure(_ key: String) -> [String: String] {
+                    ["Authorization": sharedAccessSignature("http://127.0.0.1/", key: key)]
+                }
+                func parse(_ key: String) -> [String: String] {
+                    ["X-Parse-Application-Id": app.id, "X-Parse-Master-Key": key]
+                }
+                let leanCloud = ["X-LC-Id": app.id, "X-LC-Key": wrong]
+                let cases: [(String, String, [String: String], Int)] = [
+                    ("POST", "/1.1/installations", leanCloud, 401),
+                    ("POST", "/1.1/installations", [:], 401),
+                    ("POST", "/1.1/installations", app.clientHeaders, 400),
+                    ("POST", "/parse/installations", parse(wrong), 403),
+                    ("POST", "/parse/installations", [:], 403),
+                    ("POST", "/parse/installations", parse(app.masterKey), 400),
+                    ("PUT", hub, azure(wrong), 401), ("PUT", hub, [:], 401),
+                    ("PUT", hub, azure(app.masterKey), 400),
+                ]
+                // Whatever inflates it finds it broken.
+                for coding in ["gzip", "zstd"] {
+                    for (method, path, headers, status) in cases {
+                        let answer = try await http(
+                            method,
+                            door.url + path,
+                            headers: headers.merging(["Content-Encoding": coding]) { $1 },
+                            bytes: [1, 2, 3]
+                        )
+                        #expect(answer.status == status, "\(path) \(headers.keys.sorted())")
+                    }
+                }
+            }
+        }
+
         @Test("The schedule shows the app key when, not what and to whom, as records do")
         func schedule() async throws {
             try await with { door in

@@ -1,5 +1,6 @@
 import Compression
 import HTTPServer
+import Observability
 import Support
 import Testing
 
@@ -71,6 +72,78 @@ struct BodyCodingTests {
                 let accepts = found.first?.head.contains("Accept-Encoding: gzip, zstd")
                 #expect(accepts == (status == 415))
             }
+        }
+    }
+    /// A handler that asks who calls first has nothing inflated for a stranger.
+    @Test func aBodyIsLeftAsItWasSentUntilItsHandlerAsks() async throws {
+        let budget = 100_000
+        try await withServer {
+            $0.maximumBodyBytes = 60_000
+            $0.maximumHeldBodyBytes = budget
+        } routes: { router, _ in
+            router.givesBodiesAsSent = true
+            router.on(.post, "/echo") { request in
+                guard request.header("x-key") == "right" else {
+                    return .text("\(request.body.count)", status: 401)
+                }
+                var request = request
+                try request.decodeBody()
+                #expect(!request.isBodyCoded)
+                #expect(request.header("content-length") == "\(request.body.count)")
+                return HTTPServerResponse(status: 200, body: request.body)
+            }
+        } _: { server in
+            let coded = "Content-Encoding: gzip"
+            let packed = try Compression.gzip.compress(text)
+            let bomb = try Compression.gzip.compress([UInt8](repeating: 0, count: 1 << 20))
+            let broken = [UInt8](repeating: 7, count: 100)
+            for body in [packed, bomb, broken] {
+                let stranger = try replies(try await server.exchange(post(body, coded)))
+                #expect(stranger.map(\.status) == [401])
+                #expect(stranger.map(\.body) == ["\(body.count)"])
+            }
+            let cases: [([UInt8], String, Int)] = [
+                (packed, coded, 200), (bomb, coded, 413), (broken, coded, 400),
+                (packed, "Content-Encoding: br", 415), (text, "Content-Encoding: identity", 200),
+                ([], coded, 200),
+            ]
+            for (body, line, status) in cases {
+                let request = post(body, line, "X-Key: right")
+                let found = try replies(try await server.exchange(request))
+                #expect(found.map(\.status) == [status])
+                if status == 200, !body.isEmpty { #expect(found[0].body.utf8.elementsEqual(text)) }
+            }
+            for status in [413, 400, 415] {
+                let refused = server.metrics.counter(.httpRefused, ["reason": "\(status)"])
+                #expect(refused.value == 1)
+            }
+        }
+    }
+
+    /// What comes out counts against the budget as if it had been sent so.
+    @Test func whatAHandlerInflatesIsHeldUntilItEnds() async throws {
+        let (decoded, ends) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
+        try await withServer {
+            $0.maximumHeldBodyBytes = 100_000
+        } routes: { router, _ in
+            router.givesBodiesAsSent = true
+            router.on(.post, "/echo") { request in
+                var request = request
+                try request.decodeBody()
+                ends.yield()
+                await gate.wait()
+                return .text("\(request.body.count)")
+            }
+        } _: { server in
+            let packed = try Compression.gzip.compress([UInt8](repeating: 0, count: 60_000))
+            let request = post(packed, "Content-Encoding: gzip")
+            async let first = server.exchange(request)
+            for await _ in decoded { break }
+            #expect(try replies(try await server.exchange(request)).map(\.status) == [503])
+            await gate.open()
+            #expect(try replies(try await first).map(\.body) == ["60000"])
+            #expect(try replies(try await server.exchange(request)).map(\.status) == [200])
         }
     }
 }

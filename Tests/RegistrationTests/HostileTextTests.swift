@@ -1,3 +1,4 @@
+import Compression
 import Door
 import HTTPServer
 import JSON
@@ -104,10 +105,10 @@ struct HostileTextTests {
             body: broken
         )
         var searches = 0
-        let credential = ParseCredential(named) { searches += 1 }
+        let credential = ParseCredential(named) { _ in searches += 1 }
         #expect(credential?.masterKey == "k" && searches == 0)
         let unnamed = try HTTPServerRequest(.post, "/parse/push", body: broken)
-        #expect(ParseCredential(unnamed) { searches += 1 } == nil)
+        #expect(ParseCredential(unnamed) { _ in searches += 1 } == nil)
         #expect(searches == 1)
         let leanCloud = try HTTPServerRequest(
             .post,
@@ -115,7 +116,34 @@ struct HostileTextTests {
             headers: ["X-LC-Id": "shop", "X-LC-Key": "k", "Content-Type": "text/plain"],
             body: broken
         )
-        #expect(try LeanCloudRequest.credential(of: leanCloud) { searches += 1 }.app == "shop")
+        #expect(try LeanCloudRequest.credential(of: leanCloud) { _ in searches += 1 }.app == "shop")
         #expect(searches == 1)
+    }
+    @Test("A stranger's compressed form is inflated to a bound, and not at all beyond his failures")
+    func compressedForms() throws {
+        func form(_ extra: Int) throws -> HTTPServerRequest {
+            let body: JSONValue = [
+                "filler": .string(String(repeating: "x", count: extra)),
+                "_ApplicationId": "shop", "_JavaScriptKey": "k", "_ApplicationKey": "k",
+            ]
+            return try HTTPServerRequest(
+                .post,
+                "/parse/push",
+                headers: ["Content-Encoding": "gzip", "Content-Type": "text/plain"],
+                body: Compression.gzip.compress(body.bytes)
+            )
+        }
+        let bound = BodyCredentials.maximumInflatedBytes
+        var told: [Int] = []
+        let (small, large) = (try form(1000), try form(bound))
+        #expect(large.body.count < 1000)
+        #expect(ParseCredential(small) { told.append($0) }?.clientKey == "k")
+        #expect(try LeanCloudRequest.credential(of: small) { told.append($0) }.app == "shop")
+        #expect(ParseCredential(large) { told.append($0) } == nil)
+        #expect(throws: LeanCloudError.unauthorized) {
+            try LeanCloudRequest.credential(of: large) { told.append($0) }
+        }
+        // However few bytes it is sent in.
+        #expect(told == [bound, bound, bound, bound])
     }
 }

@@ -218,7 +218,7 @@ struct LeanCloudFormTests {
         ])
         let query = try LeanCloudRequest(asking)
         #expect(query.method == .get)
-        #expect(try LeanCloudRequest.credential(of: asking) {}.rights == .master)
+        #expect(try LeanCloudRequest.credential(of: asking) { _ in }.rights == .master)
         #expect(query.parameters == ["where": ["a": 1], "limit": 3])
         let putting = try request(
             [
@@ -229,7 +229,7 @@ struct LeanCloudFormTests {
         )
         let update = try LeanCloudRequest(putting)
         #expect(update.method == .put)
-        #expect(try LeanCloudRequest.credential(of: putting) {}.rights == .client)
+        #expect(try LeanCloudRequest.credential(of: putting) { _ in }.rights == .client)
         #expect(update.parameters == ["new": "true"])
         guard case .value(let body) = update.body else {
             Issue.record("a form has a body of its own")
@@ -243,7 +243,7 @@ struct LeanCloudFormTests {
         #expect(throws: LeanCloudError.unauthorized) {
             try LeanCloudRequest.credential(
                 of: request(["_method": "GET", "_ApplicationId": "shop"])
-            ) {}
+            ) { _ in }
         }
         #expect(throws: LeanCloudError.self) {
             try LeanCloudRequest(

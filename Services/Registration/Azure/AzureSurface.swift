@@ -85,6 +85,8 @@ struct AzureSurface: Sendable {
                     try AzureSurface.checkHeaders(request.headers)
                     let caller = try await authenticate(request, visit)
                     try caller.require(right)
+                    var request = request
+                    try request.decodeBody()
                     return try await handler(request, caller)
                 }
             }

@@ -68,9 +68,10 @@ struct LeanCloudSurface: Sendable {
         do {
             let credential: LeanCloudCredential
             do {
-                credential = try LeanCloudRequest.credential(of: request) {
-                    try visit.beforeSearching(bytes: request.body.count)
-                }
+                credential = try LeanCloudRequest.credential(
+                    of: request,
+                    beforeSearching: visit.beforeSearching
+                )
             } catch let error as LeanCloudError where error == .unauthorized {
                 throw visit.refusal()
             }
@@ -89,6 +90,8 @@ struct LeanCloudSurface: Sendable {
             ) {
                 throw LeanCloudError.signatureTooOld
             }
+            var request = request
+            try request.decodeBody()
             let incoming = try LeanCloudRequest(request, forMaster: caller.isMaster)
             visit.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
             guard let handler = handlers[incoming.method] else {
@@ -235,19 +238,23 @@ struct LeanCloudRequest {
     ]
 
     /// Who says that he calls: by the headers, and where they do not say, by a form, which is
-    /// searched for that alone; `mayBeSearched` is asked before it is. Throws
+    /// searched for that alone; `beforeSearching` is told how much that is. Throws
     /// `LeanCloudError.unauthorized` where nobody does.
     static func credential(
         of request: HTTPServerRequest,
-        mayBeSearched: () throws -> Void
+        beforeSearching: (_ bytes: Int) throws -> Void
     ) throws -> LeanCloudCredential {
         do {
             return try LeanCloudCredential(headers: request.headers)
         } catch {
             guard mayBeForm(request), request.body.count <= maximumSearchedBytes
             else { throw error }
-            try mayBeSearched()
-            guard let form = BodyCredentials(request.body, named: credentialWords),
+            let found = try BodyCredentials(
+                request,
+                named: credentialWords,
+                beforeSearching: beforeSearching
+            )
+            guard let form = found,
                 let app = form.text("_ApplicationId")
             else { throw error }
             var named: HTTPHeaders = [:]

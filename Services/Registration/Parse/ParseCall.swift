@@ -147,19 +147,23 @@ package struct ParseCredential: Sendable, Equatable {
         ["_ApplicationId", "_MasterKey"] + clientKeys.map(\.word)
 
     /// Headers that name the app and a key say who calls. Where they do not, the body is searched
-    /// for what they leave open, and for nothing else; `mayBeSearched` is asked before it is. `nil`
-    /// where no app is named that could be one.
+    /// for what they leave open, and for nothing else; `beforeSearching` is told how much that is.
+    /// `nil` where no app is named that could be one.
     package init?(
         _ request: HTTPServerRequest,
-        mayBeSearched: () throws -> Void = {}
+        beforeSearching: (_ bytes: Int) throws -> Void = { _ in }
     ) rethrows {
         let headers = request.headers
         var app = headers["x-parse-application-id"]
         masterKey = Self.given(headers["x-parse-master-key"])
         clientKey = Self.clientKeys.lazy.compactMap { headers[$0.header] }.first
         if app == nil || masterKey == nil && clientKey == nil, !request.body.isEmpty {
-            try mayBeSearched()
-            guard let body = BodyCredentials(request.body, named: Self.words) else { return nil }
+            let found = try BodyCredentials(
+                request,
+                named: Self.words,
+                beforeSearching: beforeSearching
+            )
+            guard let body = found else { return nil }
             app = app ?? body.text("_ApplicationId")
             masterKey = masterKey ?? Self.given(body.text("_MasterKey"))
             clientKey =

@@ -85,10 +85,13 @@ struct ParseSurface: Sendable {
             if try ParseCall.path(request.pathSegments) == ["health"] {
                 return Self.open(.json(["status": "ok"]))
             }
-            let credential = try ParseCredential(request) {
-                try visit.beforeSearching(bytes: request.body.count)
-            }
+            let credential = try ParseCredential(
+                request,
+                beforeSearching: visit.beforeSearching
+            )
             let caller = try await caller(credential, visit)
+            var request = request
+            try request.decodeBody()
             let call = try ParseCall(request, from: credential)
             visit.action = "\(call.method.rawValue) /parse/*rest"
             let route = try ParseRoute(call.method, call.path)

@@ -1,0 +1,109 @@
+internal import Compression
+internal import Synchronization
+
+/// What the body of one request takes of its loop's budget. Usable from anywhere.
+final class HeldBody: Sendable {
+    /// Of the body, and of what it inflates to.
+    let maximumBytes: Int
+    private let server: ServerLoop
+    private let bytes = Atomic<Int>(0)
+    /// Never refused: who fills the budget with large bodies must not shut out small ones, which the
+    /// number of connections bounds.
+    private static let smallBody = 16 * 1024
+
+    init(at server: ServerLoop, maximumBytes: Int) {
+        self.server = server
+        self.maximumBytes = maximumBytes
+    }
+
+    deinit { letGo() }
+
+    /// Counts what there is of the body now.
+    ///
+    /// - Throws: 503 when there is no room for it beside those of other requests.
+    func hold(_ count: Int) throws(HTTPProblem) {
+        let more = count - bytes.exchange(count, ordering: .relaxed)
+        if more == 0 { return }
+        let all = server.heldBodyBytes.add(more, ordering: .relaxed).newValue
+        guard more > 0, count > Self.smallBody, all > server.configuration.maximumHeldBodyBytes
+        else { return }
+        throw HTTPProblem(
+            status: 503,
+            detail: "too many bodies are being handled",
+            headers: ["Retry-After": "1"]
+        )
+    }
+
+    func letGo() {
+        let held = bytes.exchange(0, ordering: .relaxed)
+        if held != 0 { server.heldBodyBytes.subtract(held, ordering: .relaxed) }
+    }
+
+    /// Of a body that its handler found to be no good: others' are counted by their connections.
+    func refused(_ status: Int) { server.instruments.refused(status) }
+}
+
+extension HTTPServerRequest {
+    /// Whether the body is not yet what its sender meant.
+    package var isBodyCoded: Bool {
+        guard !body.isEmpty else { return false }
+        let (coding, count) = headers.first("content-encoding")
+        return count > 1 || coding.map { !equalWithoutCase($0, "identity") } ?? false
+    }
+
+    /// Gives the request its body as its sender meant it, without its `Content-Encoding`. Where the
+    /// router gives bodies as they are sent, this is the handler's to ask for, once it knows who calls:
+    /// until then nothing is inflated for anybody.
+    ///
+    /// - Throws: 413 beyond the route's bound, 415 for a coding that is not ours, or more than one, 400
+    ///   for broken bytes, 503 where there is no room for what comes out.
+    package mutating func decodeBody() throws(HTTPProblem) {
+        guard isBodyCoded else { return }
+        let sent = body.count
+        do throws(HTTPProblem) {
+            try undoBodyCoding()
+            // What was sent is kept beside it, by whoever gave the request.
+            try heldBody?.hold(sent + body.count)
+        } catch {
+            heldBody?.refused(error.status)
+            throw error
+        }
+    }
+
+    /// The same, for whoever counts bytes and refusals himself.
+    mutating func undoBodyCoding() throws(HTTPProblem) {
+        guard isBodyCoded else { return }
+        body = try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max)
+        headers.remove("content-encoding")
+        headers["content-length"] = String(body.count)
+    }
+
+    /// The body as its sender meant it; no more than `maximumBytes` of it, and a buffer, are inflated.
+    /// Throws as `decodeBody`.
+    package func decodedBody(maximumBytes: Int) throws(HTTPProblem) -> [UInt8] {
+        guard isBodyCoded else { return body }
+        let (name, count) = headers.first("content-encoding")
+        guard count == 1, let coding = name.flatMap(Compression.init(contentCoding:)) else {
+            throw HTTPProblem(
+                status: 415,
+                detail: "the body may be gzip or zstd, once",
+                headers: ["Accept-Encoding": "gzip, zstd"]
+            )
+        }
+        do throws(CompressionError) {
+            return try coding.decompress(body, maximumBytes: min(maximumBytes, Int.max - 1))
+        } catch {
+            switch error {
+            case .tooLarge:
+                throw HTTPProblem(
+                    status: 413,
+                    detail: "the body inflates to more than \(maximumBytes) bytes"
+                )
+            case .broken:
+                throw HTTPProblem(status: 400, detail: "the body is not \(coding.rawValue)")
+            case .unavailable:
+                throw HTTPProblem(status: 503, detail: "the body cannot be inflated now")
+            }
+        }
+    }
+}
