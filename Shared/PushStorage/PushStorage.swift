@@ -75,7 +75,7 @@ package final class PushDatabase: Sendable {
     package var outbox: OutboxStore { OutboxStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
     package var sealed: SealedStore { SealedStore(database: database) }
-    package var erasures: ErasureStore { ErasureStore(database: database) }
+    package var erasures: Erasures { Erasures(database: database) }
     package var maintenance: Maintenance { Maintenance(database: database) }
 
     private var schema: SchemaStore { SchemaStore(database: database) }

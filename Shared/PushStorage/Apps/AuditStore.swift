@@ -69,7 +69,9 @@ package struct AuditStore: Sendable {
         (
             """
             INSERT INTO audit (app, actor, action, targets, address, status, detail, at)
-            SELECT i.app, i.actor, i.action, ARRAY(SELECT jsonb_array_elements_text(i.targets)),
+            SELECT i.app, i.actor, i.action, ARRAY(
+                    SELECT \(ErasedNames.withoutErased("t.target", of: "i.app", at: "i.at"))
+                    FROM jsonb_array_elements_text(i.targets) AS t(target)),
                 i.address, i.status, i.detail, i.at
             FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::text[], $6::integer[],
                 $7::jsonb[], $8::timestamptz[])
@@ -84,6 +86,28 @@ package struct AuditStore: Sendable {
                 .timestampArray(entries.map(\.at.microseconds)),
             ]
         )
+    }
+
+    /// Takes names out of what is written down. Nobody writes meanwhile: who does so later knows
+    /// `ErasedNames`.
+    ///
+    /// - Returns: How many entries named one of them.
+    static func forget(
+        _ names: [String],
+        of app: String,
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        try await transaction.pipeline([
+            ("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE", []),
+            (
+                """
+                UPDATE audit SET targets = ARRAY(SELECT CASE WHEN t = ANY ($2::text[])
+                    THEN $3 ELSE t END FROM unnest(targets) AS t)
+                WHERE app = $1 AND targets && $2::text[]
+                """,
+                [.text(app), .textArray(names), .text(Redaction.mark)]
+            ),
+        ])[1].affectedRows
     }
 
     /// What was done to an app, the latest first.

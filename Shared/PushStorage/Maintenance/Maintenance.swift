@@ -134,8 +134,18 @@ package struct Maintenance: Sendable {
             now,
             batches
         )
+        _ = try await delete(
+            """
+            DELETE FROM erased_names WHERE (app, digest) IN (
+                SELECT app, digest FROM erased_names WHERE at < $1
+                ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: ErasedNames.kept,
+            now,
+            batches
+        )
         while report.erasuresFinished < batches,
-            try await ErasureStore(database: database).finishAbandoned()
+            try await Erasures(database: database).finishAbandoned()
         {
             report.erasuresFinished += 1
         }

@@ -255,6 +255,43 @@ struct ErasureTests {
         }
     }
 
+    @Test("What services write down after an erasure does not name whom they served before it")
+    func lateAudit() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(phone("aa11bb22", "user-1", "device-one"))
+            let before = Instant.now()
+            _ = try await database.erasures.erase(
+                Subject(app: Self.app, .identity, "user-1"),
+                by: Self.entry
+            )
+            func entry(_ action: String, at: Instant) -> AuditEntry {
+                AuditEntry(
+                    app: Self.app,
+                    actor: "master-key",
+                    action: action,
+                    targets: [phone.objectID, "user-1", "user-2"],
+                    status: 200,
+                    at: at
+                )
+            }
+            let later = Instant.now().adding(milliseconds: 60_000)
+            try await database.audit.append([
+                entry("before", at: before), entry("anew", at: later),
+            ])
+            let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
+            #expect(audit.map(\.action) == ["anew", "erase", "before"])
+            #expect(audit[2].targets == ["[erased]", "[erased]", "user-2"])
+            // Whoever comes back under the same name is somebody else.
+            #expect(audit[0].targets == [phone.objectID, "user-1", "user-2"])
+            let day: Int64 = 86_400_000
+            _ = try await database.maintenance.maintain(
+                now: Instant.now().adding(milliseconds: day + 1000)
+            )
+            #expect(try await fixture.server.query("select count(*) from erased_names") == ["0"])
+        }
+    }
+
     @Test("An erasure that was cut short goes on at the next call, over thousands of pushes")
     func erasuresResume() async throws {
         try await StorageFixture.run { fixture in

@@ -2,7 +2,7 @@ import JSON
 import Postgres
 import PushCore
 
-extension ErasureStore {
+extension Erasures {
     /// What an erasure would take away now: it is done, in the same portions and by the same
     /// statements, and each portion is taken back. Whoever needs one of its rows waits as long as
     /// an erasure would keep him. It writes no receipt, and nothing to the audit.
@@ -13,27 +13,15 @@ extension ErasureStore {
         var counts = ErasureCounts()
         var cursor: (Int64?, String?) = (nil, nil)
         // One that was cut short goes on with what it has found.
-        let known = try await database.execute(
-            """
-            SELECT names, counts, cursor_at, cursor_id FROM erasures
-            WHERE app = $1 AND kind = $2 AND id = $3
-            """,
-            Self.key(subject)
-        ).first
+        let known = try await ErasureNotes.find(subject, in: database)
         let (own, installations) = try await database.transaction { transaction in
-            try await Self.resolve(subject, isLocking: false, transaction)
+            try await SubjectSearch.resolve(subject, isLocking: false, transaction)
         }
         var names = own
         if let known {
-            counts = ErasureCounts(try known.json("counts").object ?? [:])
-            let noted = SubjectNames(try known.json("names"))
-            names.formUnion(noted)
-            if names == noted {
-                cursor = (
-                    try known.timestampMicrosecondsOrNil("cursor_at"),
-                    try known.uuidOrNil("cursor_id")
-                )
-            }
+            counts = known.counts
+            names.formUnion(known.names)
+            if names == known.names { cursor = known.cursor }
         }
         counts["installations"] += installations.count
         if subject.kind == .identity {
@@ -47,7 +35,7 @@ extension ErasureStore {
         }
         counts = try await undone { [counts, names] transaction in
             var counts = counts
-            try await Self.cleanRest(of: subject, names, &counts, transaction)
+            try await SubjectRows.cleanRest(of: subject, names, &counts, transaction)
             return counts
         }
         return counts
@@ -64,9 +52,14 @@ extension ErasureStore {
         let (after, next) = try await undone { transaction in
             var counts = before
             try await IndexPlan.require(transaction)
-            let page = try await Self.page(of: subject.app, names, after: cursor, transaction)
+            let page = try await SubjectSearch.page(
+                of: subject.app,
+                names,
+                after: cursor,
+                transaction
+            )
             guard let last = page.last else { return (counts, (Int64, String)?.none) }
-            try await Self.clean(page, names, &counts, transaction)
+            try await SubjectRows.clean(page, names, &counts, transaction)
             return (counts, page.isFull ? last : nil)
         }
         counts = after

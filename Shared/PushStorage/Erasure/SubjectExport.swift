@@ -12,8 +12,8 @@ package struct SubjectExport: Sendable {
     /// Whether the audit says that somebody was served with it, not only that he asked: whoever names
     /// an id leaves that much of it, alone or in a batch, which does not tell how its items ended.
     package var wasDealtWith = false
-    /// There is more than `ErasureStore.exportLimit` of something, or more than
-    /// `ErasureStore.exportBytes` of pushes and deliveries.
+    /// There is more than `Erasures.exportLimit` of something, or more than
+    /// `Erasures.exportBytes` of pushes and deliveries.
     package var isTruncated = false
 
     package var isEmpty: Bool {
@@ -41,7 +41,7 @@ package struct SubjectExport: Sendable {
     }
 }
 
-extension ErasureStore {
+extension Erasures {
     /// Deliveries, pushes and audit entries of one export, each.
     package static let exportLimit = 10_000
     /// Pushes and deliveries of one export, as text.
@@ -54,7 +54,7 @@ extension ErasureStore {
     package func export(_ subject: Subject) async throws -> SubjectExport {
         var export = SubjectExport()
         let (names, installations) = try await database.transaction { transaction in
-            try await Self.resolve(subject, isLocking: false, transaction)
+            try await SubjectSearch.resolve(subject, isLocking: false, transaction)
         }
         export.installations = installations.map { Self.shown($0) }
         if subject.kind == .identity {
@@ -96,7 +96,12 @@ extension ErasureStore {
             let after = cursor
             let page = try await database.transaction { transaction in
                 try await IndexPlan.require(transaction)
-                return try await Self.page(of: subject.app, names, after: after, transaction)
+                return try await SubjectSearch.page(
+                    of: subject.app,
+                    names,
+                    after: after,
+                    transaction
+                )
             }
             guard let last = page.last else { return }
             cursor = (last.0, last.1)

@@ -1,0 +1,48 @@
+import Postgres
+
+/// Names that were erased a short while ago, by their digests. Services write their audit behind their
+/// answers, and longer after them while the database is away: what names an erased subject then is written
+/// without its name.
+enum ErasedNames {
+    /// How far ahead of Postgres' clock a service's may be that says when something was done.
+    private static let clockDifference = "interval '1 second'"
+    /// Longer than a service keeps its audit in memory.
+    static let kept = Duration.seconds(86_400)
+
+    private static func digest(_ app: String, _ name: String) -> String {
+        "sha256(convert_to(\(app) || '/' || \(name), 'UTF8'))"
+    }
+
+    /// From now on, what was done until now and names one of them does not name it any more.
+    static func note(
+        _ names: [String],
+        of app: String,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        _ = try await transaction.execute(
+            """
+            INSERT INTO erased_names (app, digest, at)
+            SELECT DISTINCT $1, \(digest("$1", "n.name")), clock_timestamp()
+            FROM unnest($2::text[]) AS n(name) ORDER BY 2
+            ON CONFLICT (app, digest) DO UPDATE SET at = excluded.at
+            """,
+            [.text(app), .textArray(names)]
+        )
+    }
+
+    /// SQL of a name as it may be written down.
+    ///
+    /// - Parameters:
+    ///   - name: SQL of the name.
+    ///   - app: SQL of its app.
+    ///   - at: SQL of when that was done which names it.
+    /// - Returns: An expression.
+    static func withoutErased(_ name: String, of app: String, at: String) -> String {
+        """
+        CASE WHEN EXISTS (SELECT FROM erased_names e
+                WHERE e.app = \(app) AND e.digest = \(digest(app, name))
+                    AND e.at > \(at) - \(clockDifference))
+            THEN '\(Redaction.mark)' ELSE \(name) END
+        """
+    }
+}

@@ -1,0 +1,55 @@
+package import JSON
+import Postgres
+package import PushCore
+
+/// What an erasure took away, by kind of row.
+package struct ErasureCounts: Equatable, Sendable {
+    package private(set) var byName: [String: Int] = [:]
+
+    /// In the order in which they are shown.
+    package static let names = [
+        "installations", "identities", "deliveries", "endedDeliveries", "pushes", "outboxRecords",
+        "eventKeys", "shards", "auditEntries",
+    ]
+
+    init() { self.init([:]) }
+
+    init(_ json: JSONObject) {
+        for name in Self.names { byName[name] = json[name]?.integer ?? 0 }
+    }
+
+    subscript(_ name: String) -> Int {
+        get { byName[name] ?? 0 }
+        set { byName[name] = newValue }
+    }
+
+    package var isNothing: Bool { byName.values.allSatisfy { $0 == 0 } }
+
+    package var json: JSONObject {
+        JSONObject(Self.names.map { ($0, JSONValue(self[$0])) })
+    }
+}
+
+/// That a subject was erased: what of it, and when. Names it by a hash alone.
+package struct ErasureReceipt: Equatable, Sendable {
+    package var app: String
+    package var kind: Subject.Kind
+    /// SHA-256 of `<app>/<kind>/<id>`, in hex.
+    package var subject: String
+    package var erased: ErasureCounts
+    /// Shards of broadcasts that were being sent to the subject and did not come to a checkpoint in
+    /// time: each may still write one delivery down, so an erasure some seconds later is due.
+    package var inFlight: Int
+    package var at: Instant
+
+    /// Nobody of that name was known.
+    package var isOfNobody: Bool { erased.isNothing && inFlight == 0 }
+
+    package var json: JSONObject {
+        [
+            "app": .string(app), "kind": .string(kind.rawValue), "subject": .string(subject),
+            "erasedAt": .string(at.iso8601), "erased": .object(erased.json),
+            "inFlight": JSONValue(inFlight),
+        ]
+    }
+}

@@ -1,0 +1,204 @@
+import JSON
+import Postgres
+import PushCore
+
+/// Rows that stay and forget a subject: deliveries, the requests of pushes, bounds of shards, what waits for
+/// Kafka, and what the audit names. Each in the transaction that it is given.
+enum SubjectRows {
+    /// Names that one statement looks for.
+    private static let namesAtOnce = 200
+    private static let reason = "erased"
+
+    /// The object ids at which finished shards began and ended say nothing to anybody any more.
+    private static func forgetBounds(
+        of pushIDs: [String],
+        _ names: SubjectNames,
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        guard !names.objectIDs.isEmpty else { return 0 }
+        return try await transaction.execute(
+            """
+            WITH found AS (
+                SELECT push_id, shard FROM shards
+                WHERE push_id = ANY ($1::uuid[]) AND finished AND owner IS NULL
+                    AND (lower_id = ANY ($2::text[]) OR upper_id = ANY ($2::text[])
+                        OR cursor = ANY ($2::text[]) OR prepared = ANY ($2::text[]))
+                ORDER BY push_id, shard FOR UPDATE
+            )
+            UPDATE shards s SET lower_id = '', upper_id = NULL, cursor = NULL, prepared = NULL
+            FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
+            """,
+            [.uuidArray(pushIDs.sorted()), .textArray(names.objectIDs.sorted())]
+        ).affectedRows
+    }
+
+    /// What the pushes of a page hold of the subject.
+    static func clean(
+        _ page: SubjectSearch.Page,
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        counts["shards"] += try await forgetBounds(of: page.ids, names, transaction)
+        let affected = page.named.union(page.delivered).sorted()
+        try await clean(affected, names, &counts, transaction)
+    }
+
+    /// The deliveries of some pushes to the subject, and what their requests say of it.
+    static func clean(
+        _ pushIDs: [String],
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        guard !pushIDs.isEmpty else { return }
+        let pushIDs = pushIDs.sorted()
+        let locked = try await transaction.execute(
+            """
+            SELECT id, app, event_source, event_id, request, notes, status
+            FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
+            """,
+            [.uuidArray(pushIDs)]
+        )
+        let targets = names.targets
+        for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
+            let part = Array(targets.dropFirst(start).prefix(namesAtOnce))
+            let rows = try await transaction.execute(
+                deliveriesSQL,
+                [.uuidArray(pushIDs), .textArray(part), .text(reason)]
+            )
+            counts["deliveries"] += try rows.first?.integer("erased") ?? 0
+            counts["endedDeliveries"] += try rows.first?.integer("ended") ?? 0
+        }
+        try await redact(locked.rows, names, &counts, transaction)
+    }
+
+    // A row that stays tells that something was sent to somebody, and what became of it. One that
+    // nobody has sent yet ends as suppressed. One that a dispatcher has may be on its way: nobody
+    // will know, and the dispatcher finds that it is not its own any more.
+    private static let deliveriesSQL = """
+        WITH found AS (
+            SELECT d.day, d.push_id, d.target, d.state, d.owner
+            FROM pushes p JOIN deliveries d ON d.day = (p.created_at AT TIME ZONE 'UTC')::date
+                AND d.push_id = p.id AND d.target = ANY ($2::text[])
+            WHERE p.id = ANY ($1::uuid[]) FOR UPDATE OF d
+        ), changed AS (
+            UPDATE deliveries d SET target = 'erased-' || gen_random_uuid(), installation_id = NULL,
+                token = '', locale = NULL, apns_topic = NULL, template_values = NULL, badge = NULL,
+                provider_message_id = NULL, owner = NULL,
+                state = CASE WHEN f.state <> \(DeliveryState.pending.sql) THEN f.state
+                    WHEN f.owner IS NULL THEN \(DeliveryState.suppressed.sql)
+                    ELSE \(DeliveryState.inDoubt.sql) END,
+                last_reason = CASE WHEN f.state = \(DeliveryState.pending.sql) THEN $3 ELSE d.last_reason END,
+                updated_at = now()
+            FROM found f
+            WHERE d.day = f.day AND d.push_id = f.push_id AND d.target = f.target
+            RETURNING d.push_id, f.state = \(DeliveryState.pending.sql) AS is_ended, f.owner IS NULL AS is_free
+        ), sums AS (
+            SELECT push_id, count(*) AS ended, count(*) FILTER (WHERE is_free) AS suppressed,
+                count(*) FILTER (WHERE NOT is_free) AS in_doubt
+            FROM changed WHERE is_ended GROUP BY push_id
+        ), books AS (
+            UPDATE pushes p SET \(PushBooks.change([
+                .pending: "-s.ended", .suppressed: "s.suppressed", .inDoubt: "s.in_doubt",
+            ]))
+            FROM sums s WHERE p.id = s.push_id
+        )
+        SELECT count(*) AS erased, count(*) FILTER (WHERE is_ended) AS ended FROM changed
+        """
+
+    private static func redact(
+        _ rows: PostgresRows,
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        let redaction = Redaction(names)
+        for row in rows {
+            let id = try row.uuid("id")
+            let request = try row.json("request").object ?? [:]
+            let eventID = try row.text("event_id")
+            var notes = try row.json("notes").object ?? [:]
+            if redaction.isForNobodyElse(request) { notes.removeValue(forKey: "dryRun") }
+            let status = PushStatus(rawValue: try row.text("status"))
+            let isOver = status?.isFinal ?? true
+            let after = (
+                request: isOver
+                    ? redaction.redactedSent(request) : redaction.redactedUnsent(request),
+                eventID: redaction.withoutNames(eventID),
+                notes: isOver ? redaction.redactedSent(.object(notes)) : .object(notes)
+            )
+            if after.eventID != eventID {
+                // The event may come again: as nobody is selected any more, it is a push to nobody.
+                counts["eventKeys"] += try await transaction.execute(
+                    "DELETE FROM event_keys WHERE app = $1 AND source = $2 AND id = $3",
+                    [
+                        .text(try row.text("app")), .text(try row.text("event_source")),
+                        .text(eventID),
+                    ]
+                ).affectedRows
+            }
+            counts["pushes"] += try await transaction.execute(
+                """
+                UPDATE pushes SET request = $2, event_id = $3, notes = $4
+                WHERE id = $1 AND (request::text <> $2::json::text OR event_id <> $3 OR notes <> $4)
+                """,
+                [
+                    .uuid(id), .json(.object(after.request)), .text(after.eventID),
+                    .json(after.notes),
+                ]
+            ).affectedRows
+        }
+    }
+
+    /// Records that were accepted and have not gone to Kafka yet.
+    private static func cleanOutbox(
+        _ names: SubjectNames,
+        of app: String,
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        let redaction = Redaction(names)
+        let needles = names.needles.map { Array($0.utf8) }
+        var count = 0
+        for start in stride(from: 0, to: needles.count, by: namesAtOnce) {
+            let found = try await transaction.execute(
+                """
+                SELECT id, value FROM outbox
+                WHERE EXISTS (SELECT FROM unnest($1::bytea[]) AS n(needle)
+                    WHERE position(n.needle IN value) > 0)
+                ORDER BY id FOR UPDATE
+                """,
+                [.bytesArray(Array(needles.dropFirst(start).prefix(namesAtOnce)))]
+            )
+            for row in found.rows {
+                let value = try row.bytes("value")
+                guard let object = try? JSONValue.parse(value).object,
+                    object["app"]?.string == app
+                else { continue }
+                let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
+                guard after != value else { continue }
+                _ = try await transaction.execute(
+                    "UPDATE outbox SET value = $2 WHERE id = $1",
+                    [.integer(try row.integer("id")), .bytes(after)]
+                )
+                count += 1
+            }
+        }
+        return count
+    }
+
+    /// What waits for Kafka, and what the audit names.
+    static func cleanRest(
+        of subject: Subject,
+        _ names: SubjectNames,
+        _ counts: inout ErasureCounts,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        counts["outboxRecords"] += try await cleanOutbox(names, of: subject.app, transaction)
+        counts["auditEntries"] += try await AuditStore.forget(
+            names.texts.sorted(),
+            of: subject.app,
+            transaction
+        )
+    }
+}

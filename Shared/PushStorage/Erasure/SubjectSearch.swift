@@ -1,0 +1,223 @@
+import JSON
+import Postgres
+import PushCore
+
+/// What is stored of a subject, and where: its installations, the pushes that name it or went to it, and the
+/// shards that are being sent to it.
+enum SubjectSearch {
+    /// Pushes of one page.
+    private static let pushesOfPage = 2000
+    /// Names that one statement looks for in a page of pushes.
+    private static let namesAtOnce = 200
+    /// Deliveries that one statement reads, but for those of the last of its pushes.
+    private static let deliveriesAtOnce = 200_000
+    /// Texts of pushes that are read at once.
+    private static let textsAtOnce = 100
+    private static let zeroUUID = "00000000-0000-0000-0000-000000000000"
+
+    /// The names of a subject, and the installations that it has.
+    static func resolve(
+        _ subject: Subject,
+        isLocking: Bool,
+        _ transaction: PostgresTransaction
+    ) async throws -> (names: SubjectNames, installations: [Installation]) {
+        let condition =
+            switch subject.kind {
+            case .installation: "(object_id = $2 OR installation_id = $2)"
+            case .identity: "identity = $2"
+            }
+        let found = try await transaction.execute(
+            """
+            SELECT \(InstallationRow.columns), encode(token_hash, 'hex') AS hash
+            FROM installations WHERE app = $1 AND \(condition)
+            ORDER BY object_id\(isLocking ? " FOR UPDATE" : "")
+            """,
+            [.text(subject.app), .text(subject.id)]
+        )
+        var names = SubjectNames(subject)
+        var installations: [Installation] = []
+        for row in found.rows {
+            let installation = try InstallationRow.read(row)
+            names.add(installation, tokenHash: try row.textOrNil("hash"))
+            installations.append(installation)
+        }
+        return (names, installations)
+    }
+
+    /// A page of an app's pushes, and which of them have to do with a subject.
+    struct Page {
+        /// In their order.
+        var ids: [String] = []
+        /// Where the next page begins.
+        var last: (Int64, String)?
+        /// Or there was nothing behind it: what comes later is none of this erasure's.
+        var isFull = false
+        /// Whose requests, event ids or notes hold one of its names.
+        var named: Set<String> = []
+        /// That have a delivery to it.
+        var delivered: Set<String> = []
+    }
+
+    /// Reads the page behind a cursor. However many names there are, no statement takes long.
+    static func page(
+        of app: String,
+        _ names: SubjectNames,
+        after cursor: (Int64?, String?),
+        _ transaction: PostgresTransaction
+    ) async throws -> Page {
+        let (needles, targets) = (names.needles, names.targets)
+        let isSmall = max(needles.count, targets.count) <= namesAtOnce
+        let most = isSmall ? pushesOfPage : pushesOfPage / 4
+        let rows = try await transaction.execute(
+            """
+            SELECT id, created_at FROM pushes
+            WHERE app = $1 AND (created_at, id) > ($2::timestamptz, $3::uuid)
+            ORDER BY created_at, id LIMIT $4
+            """,
+            [
+                .text(app), .timestamp(cursor.0 ?? 0), .uuid(cursor.1 ?? zeroUUID),
+                .integer(most),
+            ]
+        ).rows
+        var page = Page()
+        page.ids = try rows.map { try $0.uuid("id") }
+        page.isFull = rows.count == most
+        guard let last = rows.last else { return page }
+        page.last = (try last.timestampMicroseconds("created_at"), try last.uuid("id"))
+        if isSmall {
+            let found = try await transaction.execute(
+                findSQL,
+                [.uuidArray(page.ids), .textArray(needles), .textArray(targets)]
+            )
+            for row in found.rows {
+                let id = try row.uuid("id")
+                if try row.boolean("is_named") { page.named.insert(id) }
+                if try row.boolean("is_delivered") { page.delivered.insert(id) }
+            }
+        } else {
+            page.named = try await named(NameSearch(needles), among: page.ids, transaction)
+            page.delivered = try await delivered(targets, among: page.ids, transaction)
+        }
+        return page
+    }
+
+    // Each push is asked for the few targets by the primary key of its day's deliveries: an index
+    // by target would cost every delivery that is written, for something that is asked so seldom.
+    // OFFSET 0: a request is made a text once, not for each name.
+    private static let findSQL = """
+        SELECT * FROM (
+            SELECT p.id,
+                EXISTS (SELECT FROM unnest($2::text[]) AS n(needle)
+                    WHERE strpos(p.request, n.needle) > 0 OR strpos(p.event_id, n.needle) > 0
+                        OR strpos(p.notes, n.needle) > 0) AS is_named,
+                EXISTS (SELECT FROM deliveries d WHERE d.day = p.day AND d.push_id = p.id
+                    AND d.target = ANY ($3::text[])) AS is_delivered
+            FROM (SELECT id, (created_at AT TIME ZONE 'UTC')::date AS day,
+                    request::text AS request, event_id, notes::text AS notes
+                FROM pushes WHERE id = ANY ($1::uuid[]) OFFSET 0) p) f
+        WHERE is_named OR is_delivered
+        """
+
+    /// Of many names: the texts are read, some at a time.
+    private static func named(
+        _ search: NameSearch,
+        among ids: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
+        var found: Set<String> = []
+        for start in stride(from: 0, to: ids.count, by: textsAtOnce) {
+            let part = Array(ids.dropFirst(start).prefix(textsAtOnce))
+            let rows = try await transaction.execute(
+                """
+                SELECT id, request::text || ' ' || event_id || ' ' || notes::text AS words
+                FROM pushes WHERE id = ANY ($1::uuid[])
+                """,
+                [.uuidArray(part)]
+            ).rows
+            for row in rows where search.isFound(in: Array(try row.text("words").utf8)) {
+                found.insert(try row.uuid("id"))
+            }
+        }
+        return found
+    }
+
+    /// Of many targets: a push that has more deliveries than there are targets is asked for each of
+    /// these, some at a time; of any other all deliveries are looked at.
+    private static func delivered(
+        _ targets: [String],
+        among ids: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> Set<String> {
+        var found: Set<String> = []
+        func ask(_ condition: String, _ part: [String], among ids: [String]) async throws {
+            // Not prepared: only then does Postgres see the list, and makes a table of it.
+            let rows = try await transaction.pipeline(
+                [
+                    (
+                        """
+                        SELECT p.id FROM (SELECT id, targeted,
+                                (created_at AT TIME ZONE 'UTC')::date AS day
+                            FROM pushes WHERE id = ANY ($1::uuid[])) p
+                        WHERE \(condition)
+                        """,
+                        [.uuidArray(ids), .textArray(part), .integer(targets.count)]
+                    )
+                ],
+                isPrepared: false
+            )[0].rows
+            for row in rows { found.insert(try row.uuid("id")) }
+        }
+        let small = try await transaction.execute(
+            "SELECT id, targeted FROM pushes WHERE id = ANY ($1::uuid[]) AND targeted <= $2",
+            [.uuidArray(ids), .integer(targets.count)]
+        ).rows
+        var (part, deliveries): ([String], Int) = ([], 0)
+        for (index, row) in small.enumerated() {
+            part.append(try row.uuid("id"))
+            deliveries += try row.integer("targeted")
+            guard deliveries >= deliveriesAtOnce || index == small.count - 1 else { continue }
+            try await ask(
+                """
+                p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM deliveries d
+                    WHERE d.day = p.day AND d.push_id = p.id OFFSET 0) t
+                    WHERE t.target = ANY ($2::text[]))
+                """,
+                targets,
+                among: part
+            )
+            (part, deliveries) = ([], 0)
+        }
+        for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
+            try await ask(
+                """
+                p.targeted > $3 AND EXISTS (SELECT FROM deliveries d
+                    WHERE d.day = p.day AND d.push_id = p.id AND d.target = ANY ($2::text[]))
+                """,
+                Array(targets.dropFirst(start).prefix(namesAtOnce)),
+                among: ids
+            )
+        }
+        return found
+    }
+
+    /// The shards that somebody is sending now, and whose members the subject was among when they
+    /// were read.
+    static func inFlight(
+        _ names: SubjectNames,
+        of app: String,
+        _ database: Database
+    ) async throws -> [(pushID: String, shard: Int)] {
+        guard !names.objectIDs.isEmpty else { return [] }
+        return try await database.execute(
+            """
+            SELECT s.push_id, s.shard FROM shards s
+            WHERE s.owner IS NOT NULL AND s.app = $1 AND NOT s.finished
+                AND EXISTS (SELECT FROM unnest($2::text[]) AS n(id)
+                    WHERE n.id COLLATE "C" > s.lower_id
+                        AND (s.upper_id IS NULL OR n.id COLLATE "C" <= s.upper_id)
+                        AND (s.cursor IS NULL OR n.id COLLATE "C" > s.cursor))
+            """,
+            [.text(app), .textArray(names.objectIDs.sorted())]
+        ).rows.map { (try $0.uuid("push_id"), try $0.integer("shard")) }
+    }
+}
