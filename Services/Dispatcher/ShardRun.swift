@@ -59,11 +59,6 @@ final class ShardRun: @unchecked Sendable {
     /// How long what is in flight is waited for when a shard is given back.
     private static let closingWait: Duration = .milliseconds(500)
 
-    /// A page that the database answers for, and that cannot be read, is tried so often.
-    private static let readLimit = 5
-    /// Such a shard is tried again after this long; others have its turn meanwhile.
-    private static let unreadableWaitMilliseconds: Int64 = 60_000
-
     private static let cannotCheckpoint = "checkpoints cannot be written"
 
     let shard: ClaimedShard
@@ -230,7 +225,7 @@ final class ShardRun: @unchecked Sendable {
 
     private func read() async {
         var pause = Pause()
-        var refusals = 0
+        var trouble = UnreadableShard()
         while !isOver {
             do {
                 let shards = environment.database.shards
@@ -240,36 +235,38 @@ final class ShardRun: @unchecked Sendable {
                 readTo = page.members.last?.target ?? readTo
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)
                 break
-            } catch let error as StorageError where error.kind == .sessionLost {
-                await engine.abandon(session: session)
-                return
             } catch {
-                environment.log.warning(
-                    "a shard cannot be read; trying again",
-                    details.merging([.error: .string("\(error)")]) { $1 }
-                )
-                if let error = error as? StorageError, !error.isRetryable { refusals += 1 }
-                if refusals >= Self.readLimit { return await giveUp() }
-                await pause.wait(on: loop)
+                let verdict = trouble.failed(error, isCancelled: shard.isCancelled)
+                if verdict != .sessionLost {
+                    environment.log.warning(
+                        "a shard cannot be read",
+                        details.merging([.error: .string("\(error)")]) { $1 }
+                    )
+                }
+                switch verdict {
+                case .tryAgain: await pause.wait(on: loop)
+                case .sessionLost: return await engine.abandon(session: session)
+                case .giveBack: return giveBackUnread()
+                case .end: return await endUnread()
+                }
             }
         }
         isReading = false
         wake()
     }
 
-    /// What cannot be read keeps no place that others could have. Of a cancelled push the rest is
-    /// suppressed without being told of, as nobody can say who they are.
-    private func giveUp() async {
-        guard shard.isCancelled else {
-            return close(dueAt: Instant.now().adding(milliseconds: Self.unreadableWaitMilliseconds))
-        }
+    private func giveBackUnread() {
+        close(dueAt: Instant.now().adding(milliseconds: UnreadableShard.waitMilliseconds))
+    }
+
+    private func endUnread() async {
         do {
             try await environment.database.shards.endUnread(session: session, shard)
             drop()
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
         } catch {
-            close(dueAt: Instant.now().adding(milliseconds: Self.unreadableWaitMilliseconds))
+            giveBackUnread()
         }
     }
 

@@ -93,7 +93,12 @@ actor ShardSender: ServicePart {
     private func claim() async throws -> Int {
         guard let session = await engine.workingSession else { return 0 }
         let running = await engine.runs
-        guard running.count < limit else { return 0 }
+        let room = ShardRoom(
+            limit: limit,
+            running: running.count,
+            paced: running.count(where: \.isPaced)
+        )
+        guard room.count > 0 else { return 0 }
         if mayHoldMore {
             try await database.shards.releaseAll(
                 session: session,
@@ -103,16 +108,13 @@ actor ShardSender: ServicePart {
         }
         var holding: [String: Int] = [:]
         for run in running { holding[run.shard.app, default: 0] += 1 }
-        let free = limit - running.count
-        // One that keeps a slow pace holds its place for hours: half of them stay for the others.
-        let forPaced = max(1, limit / 2) - running.count(where: \.isPaced)
         let claimed: [ClaimedShard]
         do {
             claimed = try await database.shards.claim(
                 session: session,
-                limit: forPaced > 0 ? min(free, forPaced) : free,
+                limit: room.count,
                 holding: holding,
-                includesPaced: forPaced > 0
+                includesPaced: room.includesPaced
             )
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)

@@ -55,7 +55,7 @@ final class DeliveryBatch {
 
     /// Of the time from hand-over to answer: a wait for a token has used up some, or a first try. A
     /// quarter of it in any case, or an honest provider's answer would come too late.
-    var timeLeft: Duration { max(least, deadline - .now) }
+    func timeLeft(at now: ContinuousClock.Instant = .now) -> Duration { max(least, deadline - now) }
 
     func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
 }

@@ -51,6 +51,38 @@ extension EndToEndTests {
             return .object(request)
         }
 
+        @Test(
+            "A broadcast whose members nobody can read does not keep its place from another app's"
+        )
+        func unreadable() async throws {
+            try await Stack.with(["DISPATCH_SHARDS": "1"]) { stack in
+                let (broken, quiet) = (try await stack.makeApp(), try await stack.makeApp())
+                try await populate(broken, 20, identity: "all", on: stack)
+                try await populate(quiet, 1, identity: "one", on: stack)
+                _ = try await stack.database.query(
+                    "update installations set provider = 'nobody' where app = '\(broken.id)'"
+                )
+                let phone = try await token(quiet, 1, on: stack)
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                try await stack.send(event(broken, [:]))
+                _ = try await eventually("its shard has the only place") {
+                    let owned = try await count(
+                        "select count(*) from shards where app = '\(broken.id)' and owner is not null",
+                        on: stack
+                    )
+                    return owned == 1 ? true : nil
+                }
+                try await stack.send(event(quiet, [:]))
+                _ = try await stack.simulator.waitFor(1, for: phone)
+                let left = try await count(
+                    "select pending from pushes where app = '\(broken.id)'",
+                    on: stack
+                )
+                #expect(left == 20)
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
         @Test("40 broadcasts of one app are planned in turns with another app's small push")
         func broadcasts() async throws {
             try await Stack.with { stack in

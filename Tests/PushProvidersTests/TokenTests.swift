@@ -296,3 +296,18 @@ import Testing
         #expect(answers.indices == [1, 2, 0])
     }
 }
+
+@Suite("The time that a batch has left", .timeLimit(.minutes(1))) struct BatchTimes {
+    @Test("Who waited for a token so long that little is left still waits a quarter for the answer")
+    func quarter() {
+        let before = ContinuousClock.now
+        let batch = DeliveryBatch([], round: 0, timeout: .seconds(40)) { _, _ in }
+        let after = ContinuousClock.now
+        #expect(batch.timeLeft(at: after) <= .seconds(40))
+        #expect(batch.timeLeft(at: before) >= .seconds(40))
+        #expect(batch.timeLeft(at: before + .seconds(20)) >= .seconds(20))
+        for waited in [31, 39, 40, 400] {
+            #expect(batch.timeLeft(at: after + .seconds(waited)) == .seconds(10), "\(waited) s")
+        }
+    }
+}

@@ -99,7 +99,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             return
         }
         var requests = HTTP2Requests(count: indices.count)
-        let timeLeft = batch.timeLeft
+        let timeLeft = batch.timeLeft()
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {

@@ -98,7 +98,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
         _ bearer: String,
         isRepeat: Bool
     ) {
-        let (now, timeLeft) = (clock(), batch.timeLeft)
+        let (now, timeLeft) = (clock(), batch.timeLeft())
         var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
         var requests = HTTP2Requests(count: indices.count, textBytes: 1024)
         var sent: [Int] = []

@@ -194,6 +194,50 @@ struct CancelTests {
         }
     }
 
+    @Test("Shards that are planned for a later hour while their push is cancelled are due at once")
+    func cancelMeetsPlanning() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<30)
+            let push = try await fixture.broadcast("while-planned", shardSize: 10)
+            // As the planner of a device-local push leaves them; then back to the moment before.
+            _ = try await fixture.server.query(
+                """
+                update shards set due_at = now() + interval '5 h';
+                create table planned as select * from shards;
+                delete from shards;
+                update pushes set status = 'planning', targeted = 0, pending = 0, open_shards = 0
+                """
+            )
+            let server = fixture.server
+            // The last page's transaction: it holds the push, cancelling waits for it, and it commits.
+            async let page = server.query(
+                """
+                begin;
+                select 1 from pushes for update;
+                do $$ begin
+                    while not exists (select from pg_locks l
+                        where not l.granted and pg_backend_pid() = any (pg_blocking_pids(l.pid)))
+                    loop perform pg_sleep(0.01); end loop;
+                end $$;
+                insert into shards select * from planned;
+                update pushes set status = 'sending', targeted = 30, pending = 30, open_shards = 3;
+                commit
+                """
+            )
+            _ = try await eventually("the page holds the push") {
+                try await server.query(
+                    "select 1 from pg_stat_activity where query like 'begin;%' and datname = current_database()"
+                ).isEmpty ? nil : true
+            }
+            let cancelled = try await database.pushes.cancel(push.id)
+            _ = try await page
+            #expect(cancelled?.status == .cancelled)
+            #expect(try await fixture.suppressRest() == 30)
+            #expect(try await fixture.balancedLedger(of: push.id).suppressed == 30)
+        }
+    }
+
     @Test("A shard that is written down while its push is cancelled ends with it")
     func cancelMeetsCheckpoints() async throws {
         try await StorageFixture.run { fixture in
