@@ -135,7 +135,7 @@ let package = Package(
 
         service(
             "Registration",
-            ["HTTPServer", "Apps", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
+            ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
         service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service("Simulator", ["HTTPServer", "Kafka"]),
@@ -202,7 +202,13 @@ let package = Package(
                 "EventLoop", "JSON",
             ]
         ),
-        tests("DoorTests", ["Door", "Apps", "HTTPServer", "PushCore", "JSON"]),
+        tests(
+            "DoorTests",
+            [
+                "Door", "Apps", "HTTPServer", "PushStorage", "PushCore", "Cryptography",
+                "EventLoop", "Observability", "JSON",
+            ]
+        ),
         tests(
             "RegistrationTests",
             ["Registration", "Apps", "Door", "HTTPServer", "Compression", "PushCore", "JSON"]

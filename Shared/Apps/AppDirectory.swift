@@ -3,12 +3,6 @@ package import EventLoop
 package import PushCore
 package import PushStorage
 
-/// What a caller may do.
-package enum CallerRights: Equatable, Sendable {
-    case client
-    case master
-}
-
 /// An app as its callers meet it: its keys, readable, and what its owner has set.
 package struct AppAccess: Sendable {
     package let id: String
@@ -37,11 +31,11 @@ package struct AppAccess: Sendable {
     }
 
     /// The keys that are accepted now: the one in use, and those that it took the place of lately.
-    package func keys(_ rights: CallerRights) -> [String] {
-        let (kind, key): (AppKeyKind, String) =
-            switch rights {
-            case .client: (.app, appKey)
-            case .master: (.master, masterKey)
+    package func keys(_ kind: AppKeyKind) -> [String] {
+        let key =
+            switch kind {
+            case .app: appKey
+            case .master: masterKey
             }
         guard !retiredKeys.isEmpty else { return [key] }
         let now = Instant.now()
@@ -49,8 +43,8 @@ package struct AppAccess: Sendable {
     }
 
     /// Whether one of the keys is proved. All of them are tried, so that the time tells nothing.
-    package func accepts(_ rights: CallerRights, _ isProved: (String) -> Bool) -> Bool {
-        keys(rights).reduce(false) { known, key in isProved(key) || known }
+    package func accepts(_ kind: AppKeyKind, _ isProved: (String) -> Bool) -> Bool {
+        keys(kind).reduce(false) { known, key in isProved(key) || known }
     }
 }
 

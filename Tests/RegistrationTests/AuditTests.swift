@@ -1,6 +1,4 @@
-import Door
 import HTTPServer
-import JSON
 import Testing
 
 @testable import Registration
@@ -19,25 +17,9 @@ struct AuditTests {
             (.post, ["push"], "POST /parse/push", nil),
             (.post, ["batch"], "POST /parse/batch", nil),
         ] as [(HTTPMethod, [String], String, String?)] {
-            let route = try ParseRoute(method, path)
-            #expect(route.action == action)
-            #expect(route.id == id)
+            let found = try ParseRoute.find(method, path)
+            #expect(found.route.action == action)
+            #expect(found.id == id)
         }
-    }
-
-    @Test("A batch is told by how many of its items went each route, and by no more than a bound")
-    func batchesAreCounted() {
-        var actions = BatchedActions()
-        #expect(actions.json == [:])
-        for _ in 0..<3 { actions.add("DELETE /1.1/users/:id") }
-        actions.add("POST /1.1/push")
-        #expect(actions.json["items"]?["DELETE /1.1/users/:id"] == 3)
-        #expect(actions.json["items"]?["POST /1.1/push"] == 1)
-        for number in 0..<1000 { actions.add("GET /\(number)") }
-        actions.add("POST /1.1/push")
-        let items = actions.json["items"]?.object ?? [:]
-        #expect(items.count == BatchedActions.maximumActions + 1)
-        #expect(items["POST /1.1/push"] == 2)
-        #expect(items.values.compactMap(\.integer).reduce(0, +) == 1005)
     }
 }

@@ -1,76 +1,7 @@
-import Apps
-import Door
 import HTTPServer
 import JSON
-import PushCore
 import Registration
 import Testing
-
-@Suite(.timeLimit(.minutes(1)))
-struct LeanCloudCredentialTests {
-    @Test("The app key proves a client, the master key a master, under the old names too")
-    func keysProveTheirRights() throws {
-        let client = try LeanCloudCredential(headers: ["X-LC-Id": "shop", "X-LC-Key": "appkey"])
-        #expect(client.rights == .client)
-        #expect(client.isProved(by: "appkey"))
-        #expect(!client.isProved(by: "appkex"))
-        #expect(!client.isProved(by: "appkey1"))
-        let master = try LeanCloudCredential(
-            headers: [
-                "X-AVOSCloud-Application-Id": "shop",
-                "X-AVOSCloud-Application-Key": "masterkey,master",
-            ])
-        #expect(master.rights == .master)
-        #expect(master.isProved(by: "masterkey"))
-        #expect(!master.isProved(by: "masterkey,master"))
-    }
-
-    @Test("A signature proves the key without carrying it, for either key")
-    func signaturesProveTheirKey() throws {
-        let client = try LeanCloudCredential(
-            headers: [
-                "X-LC-Id": "shop",
-                "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,1700000000000",
-            ])
-        #expect(client.rights == .client)
-        #expect(client.isProved(by: "appkey"))
-        #expect(!client.isProved(by: "masterkey"))
-        let master = try LeanCloudCredential(
-            headers: [
-                "X-LC-Id": "shop",
-                "X-LC-Sign": "640409e79b290dc96eb56fd5f17814f9,1700000000000,master",
-            ])
-        #expect(master.rights == .master)
-        #expect(master.isProved(by: "masterkey"))
-    }
-
-    @Test(
-        "A missing or malformed credential is 401",
-        arguments: [
-            [:], ["X-LC-Id": "shop"], ["X-LC-Key": "appkey"], ["X-LC-Id": "", "X-LC-Key": "k"],
-            ["X-LC-Id": "no app\0", "X-LC-Key": "k"],
-            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc"],
-            ["X-LC-Id": "shop", "X-LC-Sign": "54c1,1700000000000"],
-            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17x"],
-            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17,root"],
-        ]
-    )
-    func malformedCredentials(fields: [String: String]) {
-        var headers: HTTPHeaders = [:]
-        for (name, value) in fields { headers[name] = value }
-        #expect(throws: LeanCloudError.unauthorized) { try LeanCloudCredential(headers: headers) }
-    }
-
-    @Test("A signature in upper-case hex proves nothing")
-    func upperCaseHexProvesNothing() throws {
-        let credential = try LeanCloudCredential(
-            headers: [
-                "X-LC-Id": "shop",
-                "X-LC-Sign": "54C13ACF6AC04DD9585FE202A973C7CC,1700000000000",
-            ])
-        #expect(!credential.isProved(by: "appkey"))
-    }
-}
 
 @Suite(.timeLimit(.minutes(1)))
 struct FieldChangesTests {

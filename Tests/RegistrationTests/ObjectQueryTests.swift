@@ -240,7 +240,7 @@ struct LeanCloudFormTests {
 
     @Test("A form without a key, and one of an unknown method, is refused")
     func refused() throws {
-        #expect(throws: LeanCloudError.unauthorized) {
+        #expect(throws: Refusal.unauthorized) {
             try LeanCloudRequest.credential(
                 of: request(["_method": "GET", "_ApplicationId": "shop"])
             ) { _ in }

@@ -6,19 +6,34 @@ import Testing
 
 @Suite("Parse's two forms of a call", .timeLimit(.minutes(1)))
 struct ParseCallTests {
+    /// A call, with what its surface reads first.
+    @dynamicMemberLookup
+    private struct Read {
+        let call: ParseCall
+        let credential: ParseCredential?
+
+        subscript<Value>(dynamicMember path: KeyPath<ParseCall, Value>) -> Value {
+            call[keyPath: path]
+        }
+    }
+
     private func call(
         _ method: HTTPMethod,
         _ target: String,
         headers: HTTPHeaders = [:],
         body: String = ""
-    ) throws -> ParseCall {
+    ) throws -> Read {
         let request = try HTTPServerRequest(
             method,
             target,
             headers: headers,
             body: Array(body.utf8)
         )
-        return try ParseCall(request, from: ParseCredential(request))
+        let credential = ParseCredential(request) { _ in }
+        return Read(
+            call: try ParseCall(request, forMaster: credential?.masterKey != nil),
+            credential: credential
+        )
     }
 
     @Test("A REST client says who it is by headers, under any of Parse's key names")
@@ -111,7 +126,7 @@ struct ParseCallTests {
         #expect(batch.credential == nil)
         for target in ["/parse/users/a\0", "/parse/users/a%00", "/parse/users/\u{7f}"] {
             #expect(throws: ObjectError.self) {
-                try ParseCall(method: .get, target: target, body: [:], of: batch)
+                try ParseCall(method: .get, target: target, body: [:], of: batch.call)
             }
         }
     }

@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import HTTPServer
@@ -8,25 +7,30 @@ import PushStorage
 
 /// The channels that the push services called dead.
 extension AzureSurface {
-    func addFeedbackRoutes(to router: inout Router) {
-        on(.get, "feedbackcontainer", .manage, in: &router) { request, caller in
+    var feedbackRoutes: [SurfaceRoute] {
+        on(.get, "feedbackcontainer", .manage) { request, caller in
             let expiry = Instant.now().seconds + Self.feedbackLifetime
             let hub = request.pathParameters["hub"] ?? ""
             let signature = Self.signature(
-                hub: caller.app.id,
+                hub: caller.appID,
                 expiry: "\(expiry)",
-                key: caller.app.masterKey
+                key: caller.masterKey ?? ""
             )
             return .text(
                 "\(request.outsideBase)/\(hub)/feedback?se=\(expiry)&sig=\(signature)"
             )
-        }
-        // Its address is its credential, as that of the original's container is.
-        router.on(.get, "/:hub/feedback") { request in
-            try await answer(request, as: "GET /:hub/feedback") { visit in
-                try await feedback(of: try await authenticateFeedback(request, visit))
-            }
-        }
+        } + [
+            // Its address is its credential, as that of the original's container is.
+            SurfaceRoute(
+                .get,
+                "/:hub/feedback",
+                appName: "hub",
+                handler: .anybody { request, visit in
+                    let caller = try await visit.admit(try Self.feedbackProof(request))
+                    return try await feedback(of: caller.appID)
+                }
+            )
+        ]
     }
 
     /// Seconds.
@@ -41,25 +45,22 @@ extension AzureSurface {
 
     /// Whoever has the address that the master key was given may read it: the door counts who guesses
     /// one, and writes down who had it.
-    private func authenticateFeedback(
-        _ request: HTTPServerRequest,
-        _ visit: Visit
-    ) async throws -> AppAccess {
+    private static func feedbackProof(_ request: HTTPServerRequest) throws(AzureError) -> Proof {
         let hub = request.pathParameters["hub"] ?? ""
         let expiry = request.queryValue("se") ?? ""
         let presented = request.queryValue("sig") ?? ""
         guard let seconds = Int64(expiry), seconds > Instant.now().seconds else {
             throw AzureError.badToken
         }
-        return try await visit.admit(app: .folded(hub), rights: .master) { key in
-            constantTimeEqual(presented, Self.signature(hub: hub, expiry: expiry, key: key))
+        return Proof(app: hub, anyCase: true, rights: .master) { key in
+            constantTimeEqual(presented, signature(hub: hub, expiry: expiry, key: key))
         }
     }
 
     /// A line of JSON for each dead channel, the latest first.
-    private func feedback(of app: AppAccess) async throws -> HTTPServerResponse {
+    private func feedback(of app: String) async throws -> HTTPServerResponse {
         let dead = try await database.installations.deadChannels(
-            app: app.id,
+            app: app,
             limit: Self.feedbackPage
         )
         var lines = ""

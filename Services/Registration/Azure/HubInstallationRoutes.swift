@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import HTTPServer
@@ -8,12 +7,12 @@ import PushCore
 import PushStorage
 
 extension AzureSurface {
-    func addInstallationRoutes(to router: inout Router) {
+    var installationRoutes: [SurfaceRoute] {
         let path = "installations/:id"
-        on(.put, path, .listen, in: &router) { try await put($0, $1) }
-        on(.patch, path, .listen, in: &router) { try await patch($0, $1) }
-        on(.get, path, .listen, in: &router) { try await get($0, $1) }
-        on(.delete, path, .listen, in: &router) { try await delete($0, $1) }
+        return on(.put, path, .listen) { try await put($0, $1) }
+            + on(.patch, path, .listen) { try await patch($0, $1) }
+            + on(.get, path, .listen) { try await get($0, $1) }
+            + on(.delete, path, .listen) { try await delete($0, $1) }
     }
 
     /// Creates, or replaces what Azure's clients see of it; what other surfaces keep there stays.
@@ -26,7 +25,7 @@ extension AzureSurface {
         }
         let wanted = try HubInstallation(body, id: try request.installationID())
         try await save(wanted, of: caller, namesChannel: true) { existing in
-            (existing ?? .fresh(caller.app.id), wanted)
+            (existing ?? .fresh(caller.appID), wanted)
         }
         return .empty(200)
     }
@@ -40,7 +39,7 @@ extension AzureSurface {
         let id = try request.installationID()
         // The channel that comes out of it must be locked before the row is read for good.
         for _ in 1...Self.maximumAttempts {
-            guard let found = try await find(id, of: caller.app.id) else {
+            guard let found = try await find(id, of: caller.appID) else {
                 throw AzureError.installationNotFound
             }
             var expected = try patch.applied(to: HubInstallation(found))
@@ -76,7 +75,7 @@ extension AzureSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
-        guard let found = try await find(try request.installationID(), of: caller.app.id) else {
+        guard let found = try await find(try request.installationID(), of: caller.appID) else {
             throw AzureError.installationNotFound
         }
         return .json(
@@ -93,9 +92,9 @@ extension AzureSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
-        if let found = try await find(try request.installationID(), of: caller.app.id) {
+        if let found = try await find(try request.installationID(), of: caller.appID) {
             _ = try await database.installations.delete(
-                app: caller.app.id,
+                app: caller.appID,
                 objectIDs: [found.objectID]
             )
         }
@@ -124,7 +123,7 @@ extension AzureSurface {
         namesChannel: Bool,
         make: @escaping @Sendable (Installation?) throws -> (Installation, HubInstallation)
     ) async throws {
-        let app = caller.app.id
+        let app = caller.appID
         try await know(expected.channel.templates.map(\.name), caller)
         var object: JSONObject = [:]
         _ = expected.write(to: &object, provider: nil)
@@ -168,7 +167,7 @@ extension AzureSurface {
             caller.isMaster ? HubTemplate.maximumNames : HubTemplate.maximumNamesOfClients
         let isKnown = try await database.hubTemplates.know(
             Set(names),
-            app: caller.app.id,
+            app: caller.appID,
             limit: limit
         )
         guard isKnown else {

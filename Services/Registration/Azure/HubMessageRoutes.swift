@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import HTTPServer
@@ -7,18 +6,17 @@ import PushCore
 import PushStorage
 
 extension AzureSurface {
-    func addMessageRoutes(to router: inout Router) {
-        on(.post, "messages", .send, in: &router) { try await send($0, $1) }
-        on(
-            .post,
-            "messages/$batch",
-            .send,
-            maximumBodyBytes: Self.maximumBatchBytes,
-            in: &router
-        ) { try await sendBatch($0, $1) }
-        on(.get, "messages/:id", .manage, in: &router) { try await telemetry($0, $1) }
-        on(.post, "schedulednotifications", .send, in: &router) { try await schedule($0, $1) }
-        on(.delete, "schedulednotifications/:id", .send, in: &router) { try await cancel($0, $1) }
+    var messageRoutes: [SurfaceRoute] {
+        on(.post, "messages", .send) { try await send($0, $1) }
+            + on(
+                .post,
+                "messages/$batch",
+                .send,
+                maximumBodyBytes: Self.maximumBatchBytes
+            ) { try await sendBatch($0, $1) }
+            + on(.get, "messages/:id", .manage) { try await telemetry($0, $1) }
+            + on(.post, "schedulednotifications", .send) { try await schedule($0, $1) }
+            + on(.delete, "schedulednotifications/:id", .send) { try await cancel($0, $1) }
     }
 
     /// A message, and as many tokens as a batch may hold.
@@ -59,7 +57,7 @@ extension AzureSurface {
         let sent = try await accept(message, to: audience, at: nil, request, caller)
         var response = HTTPServerResponse.empty(201)
         if isTest { response = try await outcome(of: sent.pushes) }
-        response.headers["Location"] = request.location("messages", sent.id)
+        response.headers["Location"] = request.location("messages", sent.eventID)
         return response
     }
 
@@ -96,7 +94,7 @@ extension AzureSurface {
             caller
         )
         var response = HTTPServerResponse.empty(201)
-        response.headers["Location"] = request.location("messages", sent.id)
+        response.headers["Location"] = request.location("messages", sent.eventID)
         return response
     }
 
@@ -123,7 +121,7 @@ extension AzureSurface {
             caller
         )
         var response = HTTPServerResponse.empty(201)
-        response.headers["Location"] = request.location("schedulednotifications", sent.id)
+        response.headers["Location"] = request.location("schedulednotifications", sent.eventID)
         return response
     }
 
@@ -136,7 +134,7 @@ extension AzureSurface {
         var cancelled = 0
         for push in pushes {
             guard let id = push.scheduleID else { continue }
-            if try await database.pushes.cancelScheduled(app: caller.app.id, scheduleID: id) {
+            if try await database.pushes.cancelScheduled(app: caller.appID, scheduleID: id) {
                 cancelled += 1
             }
         }
@@ -171,7 +169,7 @@ extension AzureSurface {
     ) async throws -> [StoredPush] {
         let id = request.pathParameters["id"] ?? ""
         guard id.utf8.count == 32 else { throw AzureError.notificationNotFound }
-        let found = try await database.pushes.find(eventID: id.lowercased(), app: caller.app.id)
+        let found = try await database.pushes.find(eventID: id.lowercased(), app: caller.appID)
             .filter { $0.eventSource.hasPrefix(HubMessage.source + "/") }
         guard !found.isEmpty else { throw AzureError.notificationNotFound }
         return found
@@ -194,7 +192,7 @@ extension AzureSurface {
             else { continue }
             let valid = Where.field(WherePath(segments: ["valid"]), .equal(.bool(true)))
             let devices = try await database.installations.query(
-                app: caller.app.id,
+                app: caller.appID,
                 where: .all([selectors.condition ?? .everything, valid]),
                 limit: Self.maximumTestDevices
             )
@@ -224,38 +222,32 @@ extension AzureSurface {
 
     // MARK: Acceptance
 
-    private struct Accepted {
-        let id: String
-        let pushes: [String]
-    }
-
     private func templateNames(_ message: HubMessage, _ caller: Caller) async throws -> [String] {
         guard message.format == .template else { return [] }
-        return try await database.hubTemplates.names(app: caller.app.id)
+        return try await database.hubTemplates.names(app: caller.appID)
     }
 
-    /// Keeps the pushes of one send and their outbox rows in one transaction. A repeat of a send that
-    /// was accepted a little while ago, which a client tells by its request's id, is that send.
+    /// Accepts the pushes of one send together. A repeat of a send that was accepted a little while
+    /// ago, which a client tells by its request's id, is that send.
     private func accept(
         _ message: HubMessage,
         to audience: HubAudience,
         at time: Instant?,
         _ request: HTTPServerRequest,
         _ caller: Caller
-    ) async throws -> Accepted {
+    ) async throws -> PushStore.AcceptedGroup {
         let requests = message.requests(
             to: audience,
             at: time,
             templates: try await templateNames(message, caller)
         )
-        let ids = request.notificationIDs(app: caller.app.id, now: .now())
-        let kept = try await pushes.accept(
+        let ids = request.notificationIDs(app: caller.appID, now: .now())
+        return try await pushes.accept(
             requests.map { ($0.object, $0.source) },
             as: ids.own,
             neighbours: ids.neighbours,
             caller: caller
         )
-        return Accepted(id: kept.eventID, pushes: kept.pushes)
     }
 }
 

@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
@@ -21,7 +20,7 @@ extension LeanCloudSurface {
 
     private func batch(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
-        let routes = routes
+        let routes = calls
         var results: [JSONValue] = []
         results.reserveCapacity(requests.count)
         var left = Self.maximumAnswerBytes
@@ -48,7 +47,7 @@ extension LeanCloudSurface {
     /// done.
     private func batchSave(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
-        let routes = routes
+        let routes = calls
         var results: JSONObject = [:]
         var left = Self.maximumAnswerBytes
         for request in requests {
@@ -98,7 +97,7 @@ extension LeanCloudSurface {
             inner.prodHeader = call.prodHeader
             inner.base = call.base
             inner.isInBatch = true
-            try call.caller.visit?.countItem(of: call.caller.app, call.caller.rights)
+            try call.caller.countItem()
             call.caller.visit?.noteItem("\(item.method.rawValue) /1.1/\(route.pattern)")
             for id in (parameters["id"] ?? "").split(separator: ",") {
                 call.caller.visit?.note(String(id))
@@ -135,7 +134,7 @@ struct BatchItem {
         } catch {
             throw LeanCloudError(code: 107, "The path of a request cannot be read.")
         }
-        guard LeanCloudSurface.owns(target.path) else {
+        guard target.isBelow("/1.1") else {
             throw LeanCloudError(code: 107, "The path of a request begins with /1.1/.")
         }
         self.method = method == .head ? .get : method

@@ -188,18 +188,5 @@ struct LeanCloudRoute: Sendable {
     }
 
     /// What the named segments stand for; `nil` for another path.
-    func match(_ path: [String]) -> [String: String]? {
-        let segments = pattern.split(separator: "/")
-        guard segments.count == path.count else { return nil }
-        var parameters: [String: String] = [:]
-        for (segment, value) in zip(segments, path) {
-            if segment.first == ":" {
-                guard !value.isEmpty else { return nil }
-                parameters[String(segment.dropFirst())] = value
-            } else if segment != value {
-                return nil
-            }
-        }
-        return parameters
-    }
+    func match(_ path: [String]) -> [String: String]? { PathPattern(text: pattern).match(path) }
 }

@@ -4,12 +4,6 @@ import JSON
 package typealias LeanCloudError = ObjectError
 
 extension ObjectError {
-    static let wrongMethod = ObjectError(
-        status: 405,
-        code: 1,
-        "This path does not take this method."
-    )
-
     /// What LeanCloud has, and this service has not.
     static func notPart(_ name: String) -> ObjectError {
         ObjectError(code: 1, "\(name) is not part of this service.")

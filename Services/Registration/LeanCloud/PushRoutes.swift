@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
@@ -137,7 +136,7 @@ extension LeanCloudSurface {
         for (name, value) in try await audience(
             try Self.deviceIDs(given["device_ids"]),
             platform,
-            call.caller.app.id
+            call.caller.appID
         ) { body[name] = value }
         return try await accept(body, call)
     }

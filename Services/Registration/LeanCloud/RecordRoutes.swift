@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
@@ -26,7 +25,7 @@ extension LeanCloudSurface {
 
     /// The pushes of one `notification_id`, or the one of this object id.
     private func labelled(_ call: LeanCloudCall) async throws -> [StoredPush] {
-        let app = call.caller.app.id
+        let app = call.caller.appID
         let name = call.path("id")
         var pushes = try await database.pushes.find(app: app, label: name)
         if pushes.isEmpty, let push = try await database.pushes.find(name), push.app == app,
@@ -62,7 +61,7 @@ extension LeanCloudSurface {
             throw LeanCloudError.masterKeyNeeded(for: "Deleting a push record")
         }
         let pushes = try await labelled(call)
-        _ = try await database.pushes.hide(app: call.caller.app.id, ids: pushes.map(\.id))
+        _ = try await database.pushes.hide(app: call.caller.appID, ids: pushes.map(\.id))
         return .empty
     }
 }

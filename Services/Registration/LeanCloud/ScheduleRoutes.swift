@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
@@ -17,7 +16,7 @@ extension LeanCloudSurface {
     /// Those that wait, the next first; `where` asks for fields of their records.
     private func scheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         try requireSender(call.caller, for: "Listing scheduled pushes")
-        let app = call.caller.app.id
+        let app = call.caller.appID
         let limit = LeanCloudCall.limit(try call.integer("limit"))
         let skip = max(0, try call.integer("skip") ?? 0)
         let waiting: [StoredPush]
@@ -44,7 +43,7 @@ extension LeanCloudSurface {
     private func cancelScheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         try requireSender(call.caller, for: "Cancelling a scheduled push")
         guard let id = Int(call.path("id")),
-            try await database.pushes.cancelScheduled(app: call.caller.app.id, scheduleID: id)
+            try await database.pushes.cancelScheduled(app: call.caller.appID, scheduleID: id)
         else {
             throw LeanCloudError(status: 404, code: 101, "There is no such scheduled push.")
         }

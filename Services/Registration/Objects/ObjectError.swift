@@ -41,6 +41,12 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         ObjectError(status: 404, code: 101, "There is no class \(className.prefix(100)) here.")
     }
 
+    static let wrongMethod = ObjectError(
+        status: 405,
+        code: 1,
+        "This path does not take this method."
+    )
+
     static let conditionFailed = ObjectError(
         code: 305,
         "Nothing was changed: the object does not match the condition."
@@ -78,8 +84,6 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
     init?(_ error: any Error) {
         switch error {
         case let error as ObjectError: self = error
-        case RequestRefusal.unauthorized: self = .unauthorized
-        case RequestRefusal.tooManyRequests(let seconds): self = .tooManyRequests(seconds)
         case let error as FieldMismatch:
             self.init(code: FieldMismatch.code, error.description)
         case let error as InstallationError: self.init(code: error.code, error.description)
@@ -92,17 +96,31 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as PageTooLarge: self.init(code: 116, error.description)
         case is TooManyWaiting:
             self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")
-        case let problem as HTTPProblem:
+        default:
+            guard let refusal = Refusal(error) else { return nil }
+            self.init(refusal)
+        }
+    }
+
+    init(_ refusal: Refusal) {
+        switch refusal {
+        case .unauthorized: self = .unauthorized
+        case .signatureTooOld: self = .signatureTooOld
+        case .tooManyRequests(let seconds): self = .tooManyRequests(seconds)
+        case .masterKeyNeeded(let what): self = .masterKeyNeeded(for: what)
+        case .nothingHere:
+            self.init(status: 404, code: 1, "There is nothing at this path.")
+        case .wrongMethod: self = .wrongMethod
+        case .problem(let problem):
             self.init(
                 status: problem.status,
                 code: problem.status == 413 ? 116 : 1,
                 problem.detail
             )
-        case let error as StorageError where error.sqlState == "57014": self = .timedOut
-        case let error as StorageError where error.isRetryable: self = .unavailable
-        case let error as StorageError where error.isOfTheValues:
-            self.init(code: 1, "A value cannot be kept, or compared with.")
-        default: return nil
+        case .valueRefused: self.init(code: 1, "A value cannot be kept, or compared with.")
+        case .tookTooLong: self = .timedOut
+        case .unavailable: self = .unavailable
+        case .failed: self = .internal
         }
     }
 }

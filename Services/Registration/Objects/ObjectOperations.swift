@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import JSON
@@ -70,7 +69,7 @@ struct ObjectOperations: Sendable {
         rule: SaveRule = .leanCloud,
         caller: Caller
     ) async throws -> Saved {
-        let app = caller.app.id
+        let app = caller.appID
         let now = Instant.now()
         switch objectClass {
         case .installation:
@@ -137,7 +136,7 @@ struct ObjectOperations: Sendable {
         case .identity:
             try requireMaster(caller, for: "Changing an identity")
             let change = try await database.identities.update(
-                app: caller.app.id,
+                app: caller.appID,
                 objectID: id,
                 where: condition ?? .everything,
                 fields: try await newFields(
@@ -168,7 +167,7 @@ struct ObjectOperations: Sendable {
         let changes = try FieldChanges(body, to: [:])
         do {
             return try await database.installations.update(
-                app: caller.app.id,
+                app: caller.appID,
                 objectID: id,
                 keys: Installation.Keys(changes.object),
                 rule: rule,
@@ -188,9 +187,9 @@ struct ObjectOperations: Sendable {
     ) async throws -> NewFields {
         try await database.fields.check(
             changes.uses,
-            app: caller.app.id,
+            app: caller.appID,
             className: objectClass.className,
-            version: caller.app.fieldsVersion
+            version: caller.fieldsVersion
         )
     }
 
@@ -221,7 +220,7 @@ struct ObjectOperations: Sendable {
             throw ObjectError(code: 104, "Expected 1 to \(Self.maximumIDs) ids.")
         }
         try caller.requireAskable(condition, of: objectClass.className)
-        let app = caller.app.id
+        let app = caller.appID
         let gone: Int
         switch objectClass {
         case .installation:
@@ -282,7 +281,7 @@ struct ObjectOperations: Sendable {
         include: [String] = [],
         caller: Caller
     ) async throws -> JSONObject? {
-        let app = caller.app.id
+        let app = caller.appID
         var object: JSONObject?
         switch objectClass {
         case .installation:
@@ -338,7 +337,7 @@ struct ObjectOperations: Sendable {
             order: query.order,
             of: objectClass.className
         )
-        let app = caller.app.id
+        let app = caller.appID
         let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
         guard query.limit > 0 else { return Found(results: [], count: count) }
         let objects: [JSONObject]
@@ -396,7 +395,7 @@ struct ObjectOperations: Sendable {
         _ condition: Where,
         _ caller: Caller
     ) async throws -> Int {
-        let app = caller.app.id
+        let app = caller.appID
         return try await caller.asking { [database] in
             switch objectClass {
             case .installation:
@@ -421,7 +420,7 @@ struct ObjectOperations: Sendable {
         pushes: [StoredPush], count: Int?
     ) {
         try requireFinder(caller, of: .pushRecord)
-        let app = caller.app.id
+        let app = caller.appID
         let count = query.wantsCount ? try await count(.pushRecord, query.condition, caller) : nil
         guard query.limit > 0 else { return ([], count) }
         let pushes = try await caller.asking { [database] in
@@ -533,7 +532,7 @@ struct ObjectOperations: Sendable {
         ids: [String],
         _ caller: Caller
     ) async throws -> [(String, JSONObject)] {
-        let app = caller.app.id
+        let app = caller.appID
         guard className == "_User" else {
             return try await database.installations.find(app: app, objectIDs: ids)
                 .map { ($0.objectID, $0.wholeObject) }

@@ -1,4 +1,3 @@
-import Apps
 import Door
 import JSON
 import Outbox
@@ -30,11 +29,11 @@ struct PushOperations: Sendable {
         }
         let source = PushIdentity.httpSource
         let event =
-            eventID.map { PushAcceptance.Event(app: caller.app.id, source: source, id: $0) }
-            ?? .anonymous(app: caller.app.id, source: source)
+            eventID.map { PushAcceptance.Event(app: caller.appID, source: source, id: $0) }
+            ?? .anonymous(app: caller.appID, source: source)
         let judged = try acceptance.judge(body, event, now: .now())
         try caller.requireAskable(judged.audience)
-        try caller.visit?.countPush(of: caller.app)
+        try caller.countPush()
         let push = try await acceptance.accept(judged, requestKey: requestKey)
         caller.visit?.note(push.id)
         return push
@@ -59,7 +58,7 @@ struct PushOperations: Sendable {
         let now = Instant.now()
         let judged = try requests.map { request in
             let event = PushAcceptance.Event(
-                app: caller.app.id,
+                app: caller.appID,
                 source: request.source,
                 id: eventID
             )
@@ -67,12 +66,12 @@ struct PushOperations: Sendable {
             try caller.requireAskable(judged.audience)
             return judged
         }
-        try caller.visit?.countPush(of: caller.app)
+        try caller.countPush()
         caller.visit?.note(eventID)
         return try await acceptance.accept(
             group: eventID,
             neighbours: neighbours,
-            app: caller.app.id,
+            app: caller.appID,
             judged
         )
     }

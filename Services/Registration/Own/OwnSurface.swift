@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import HTTPServer
@@ -10,118 +9,59 @@ import PushStorage
 /// master key; errors are RFC 9457 problem details.
 ///
 /// One value a loop, over that loop's database.
-struct OwnSurface: Sendable {
+struct OwnSurface: Surface {
     let database: PushDatabase
-    let door: RequestGuard
     /// Whether the operators' routes stand beside these.
     let hasOperations: Bool
 
-    private typealias Handler =
-        @Sendable (HTTPServerRequest, AppAccess, Visit) async throws -> HTTPServerResponse
+    func owns(_ request: HTTPServerRequest) -> Bool {
+        request.isBelow("/v1") || request.path == "/openapi.json"
+    }
 
-    func addRoutes(to router: inout Router) {
-        on(.get, "/v1/notifications/:id", in: &router) { request, app, _ in
-            try await notification(request, app)
-        }
-        for (path, kind) in [
-            ("/v1/installations/:id", Subject.Kind.installation),
-            ("/v1/identities/:identity", .identity),
-        ] {
-            on(.get, path + "/export", in: &router) { request, app, visit in
-                try await export(try subject(kind, of: request, app), visit)
-            }
-            on(.delete, path, in: &router) { request, app, visit in
+    var routes: [SurfaceRoute] {
+        let document = OpenAPIDocument.bytes(withOperations: hasOperations)
+        return [
+            SurfaceRoute(.get, "/v1/notifications/:id", for: .master) { request, caller in
+                try await notification(request, caller)
+            },
+            SurfaceRoute(
+                .get,
+                "/openapi.json",
+                handler: .anybody { _, _ in
+                    HTTPServerResponse(
+                        status: 200,
+                        headers: ["Content-Type": "application/json"],
+                        body: document
+                    )
+                }
+            ),
+        ] + routes(of: .installation, at: "/v1/installations/:id")
+            + routes(of: .identity, at: "/v1/identities/:identity")
+    }
+
+    private func routes(of kind: Subject.Kind, at path: String) -> [SurfaceRoute] {
+        [
+            SurfaceRoute(.get, path + "/export", for: .master) { request, caller in
+                try await export(try subject(kind, of: request, caller), caller)
+            },
+            SurfaceRoute(.delete, path, for: .master) { request, caller in
                 try await erase(
-                    try subject(kind, of: request, app),
-                    visit,
+                    try subject(kind, of: request, caller),
+                    caller,
                     action: "DELETE " + path
                 )
-            }
-        }
-        let document = OpenAPIDocument.bytes(withOperations: hasOperations)
-        router.on(.get, "/openapi.json") { _ in
-            HTTPServerResponse(
-                status: 200,
-                headers: ["Content-Type": "application/json"],
-                body: document
-            )
-        }
+            },
+        ]
     }
-
-    /// Adds a route behind the master key.
-    private func on(
-        _ method: HTTPMethod,
-        _ pattern: String,
-        in router: inout Router,
-        _ handler: @escaping Handler
-    ) {
-        let door = door
-        router.on(method, pattern) { request in
-            try await door.answer(request, as: "\(method.rawValue) \(pattern)") { visit in
-                do {
-                    let credential = try OwnCredential(headers: request.headers)
-                    let app = try await visit.admit(
-                        app: .id(credential.app),
-                        rights: credential.rights,
-                        isProved: credential.isProved(by:)
-                    )
-                    if credential.isTooOld(for: app) { throw Self.signatureTooOld }
-                    guard credential.rights == .master else {
-                        throw HTTPProblem(status: 403, detail: "this needs the master key")
-                    }
-                    return try await handler(request, app, visit)
-                } catch {
-                    guard let problem = Self.problem(error) else { throw error }
-                    return .problem(problem)
-                }
-            }
-        }
-    }
-
-    private static func unauthorized(_ detail: String) -> HTTPProblem {
-        HTTPProblem(
-            status: 401,
-            detail: detail,
-            headers: ["WWW-Authenticate": "Basic realm=\"carillon\", charset=\"UTF-8\""]
-        )
-    }
-
-    private static let signatureTooOld = unauthorized(
-        "the signature is too old, or the clock that it was made by is wrong"
-    )
-
-    /// What a client is told of an error; `nil` for what is no client's business.
-    private static func problem(_ error: any Error) -> HTTPProblem? {
-        switch error {
-        case let problem as HTTPProblem: problem
-        case RequestRefusal.unauthorized:
-            unauthorized("the app's id or its key is missing or wrong")
-        case RequestRefusal.tooManyRequests(let seconds):
-            HTTPProblem(
-                status: 429,
-                detail: "too many requests; try again in \(seconds) s"
-            )
-        case let error as StorageError where error.isOfTheValues:
-            HTTPProblem(status: 400, detail: "a value cannot be kept, or compared with")
-        case let error as StorageError where error.isRetryable:
-            HTTPProblem(
-                status: 503,
-                detail: "the service cannot answer now; try again",
-                headers: ["Retry-After": "1"]
-            )
-        default: nil
-        }
-    }
-
-    // MARK: Routes
 
     /// `GET /v1/notifications/{id}`: a push's ledger, and how far it is.
     private func notification(
         _ request: HTTPServerRequest,
-        _ app: AppAccess
+        _ caller: Caller
     ) async throws -> HTTPServerResponse {
         let id = request.pathParameters["id"] ?? ""
-        guard let push = try await database.pushes.find(id.lowercased()), push.app == app.id else {
+        guard let push = try await database.pushes.find(id.lowercased()), push.app == caller.appID
+        else {
             throw HTTPProblem(status: 404, detail: "there is no such push")
         }
         return .json(.object(Self.object(of: push)))
@@ -157,12 +97,12 @@ struct OwnSurface: Sendable {
     /// `GET /v1/installations/{id}/export`, `GET /v1/identities/{identity}/export`.
     private func export(
         _ subject: Subject,
-        _ visit: Visit
+        _ caller: Caller
     ) async throws -> HTTPServerResponse {
         let found = try await database.erasures.export(subject)
         guard !found.isEmpty else {
             // Asking for somebody who was erased must not bring his name back into the audit.
-            visit.note("sha256:\(subject.digest)")
+            caller.visit?.note("sha256:\(subject.digest)")
             throw Self.unknown(subject)
         }
         return .json(.object(found.json(of: subject, at: .now())))
@@ -176,7 +116,7 @@ struct OwnSurface: Sendable {
     /// nothing was stored, not even what may outlive the subject and names it.
     private func erase(
         _ subject: Subject,
-        _ visit: Visit,
+        _ caller: Caller,
         action: String
     ) async throws -> HTTPServerResponse {
         let receipt = try await database.erasures.erase(
@@ -185,13 +125,13 @@ struct OwnSurface: Sendable {
                 app: subject.app,
                 actor: RequestGuard.masterKeyActor,
                 action: action,
-                address: visit.address,
+                address: caller.visit?.address ?? "",
                 status: 200
             ),
             unknown: 404
         )
         // The receipt is in the audit, and the name must not come back there.
-        visit.isWrittenDown = true
+        caller.visit?.isWrittenDown = true
         guard !receipt.isOfNobody else { throw Self.unknown(subject) }
         return .json(.object(receipt.json))
     }
@@ -199,7 +139,7 @@ struct OwnSurface: Sendable {
     private func subject(
         _ kind: Subject.Kind,
         of request: HTTPServerRequest,
-        _ app: AppAccess
+        _ caller: Caller
     ) throws -> Subject {
         let id = request.pathParameters.values.first ?? ""
         guard (1...Self.maximumIDLength).contains(id.unicodeScalars.count),
@@ -210,7 +150,7 @@ struct OwnSurface: Sendable {
                 detail: "an id has 1 to \(Self.maximumIDLength) characters, none a control"
             )
         }
-        return Subject(app: app.id, kind, id)
+        return Subject(app: caller.appID, kind, id)
     }
 
     /// As `/openapi.json` says.
@@ -221,60 +161,5 @@ extension Subject {
     /// As an erasure's receipt names it.
     fileprivate var digest: String {
         Hex.encode(sha256(Array("\(app)/\(kind.rawValue)/\(id)".utf8)))
-    }
-}
-
-/// Who calls: `X-LC-Id` with `X-LC-Key` or `X-LC-Sign`, or Basic `<app>:<master key>`.
-struct OwnCredential {
-    let app: String
-    let rights: CallerRights
-    private let proof: Proof
-
-    private enum Proof {
-        case key(String)
-        case leanCloud(LeanCloudCredential)
-    }
-
-    /// - Throws: `RequestRefusal.unauthorized` where there is none that can be read.
-    init(headers: HTTPHeaders) throws(RequestRefusal) {
-        guard let header = headers["authorization"] else {
-            let credential: LeanCloudCredential
-            do throws(LeanCloudError) {
-                credential = try LeanCloudCredential(headers: headers)
-            } catch {
-                throw .unauthorized
-            }
-            app = credential.app
-            rights = credential.rights
-            proof = .leanCloud(credential)
-            return
-        }
-        let parts = header.split(separator: " ", maxSplits: 1)
-        guard parts.count == 2, parts[0].lowercased() == "basic",
-            let bytes = try? Base64.decode(String(parts[1])),
-            let text = String(validating: bytes, as: UTF8.self),
-            let colon = text.firstIndex(of: ":")
-        else { throw .unauthorized }
-        app = String(text[..<colon])
-        rights = .master
-        proof = .key(String(text[text.index(after: colon)...]))
-    }
-
-    func isTooOld(for app: AppAccess) -> Bool {
-        switch proof {
-        case .key: false
-        case .leanCloud(let credential):
-            credential.isTooOld(
-                maximumSeconds: app.settings.signatureMaxAgeSeconds,
-                at: .now()
-            )
-        }
-    }
-
-    func isProved(by key: String) -> Bool {
-        switch proof {
-        case .key(let presented): constantTimeEqual(presented, key)
-        case .leanCloud(let credential): credential.isProved(by: key)
-        }
     }
 }

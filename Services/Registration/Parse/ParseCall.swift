@@ -16,7 +16,6 @@ package struct ParseCall: Sendable, Equatable {
     package var path: [String]
     /// The object, query or push: the body, and what the query string has beside it, as texts.
     package var parameters: JSONObject
-    package var credential: ParseCredential?
     /// The device that the call comes from, as its SDK numbers it.
     package var installationID: String?
     /// Names the repeats of one call.
@@ -26,23 +25,22 @@ package struct ParseCall: Sendable, Equatable {
     static let maximumDepth = BodyLimits.depth
 
     /// - Parameters:
-    ///   - request: The call.
-    ///   - credential: What `ParseCredential` reads, which comes first: nothing else of a body is
-    ///     read before its sender is known.
+    ///   - request: The call. Nothing of its body but `ParseCredential` is read before its sender is
+    ///     known.
+    ///   - isMaster: Whether the sender proved the master key.
     /// - Throws: `ObjectError` 107 for a body that is no JSON object, a `_method` that is none, and
     ///   a name in the path or the headers that nothing here can be called by.
     package init(
         _ request: HTTPServerRequest,
-        from credential: ParseCredential?
+        forMaster isMaster: Bool
     ) throws(ObjectError) {
-        parameters = try Self.object(request.body, forMaster: credential?.masterKey != nil)
+        parameters = try Self.object(request.body, forMaster: isMaster)
         method = request.method
         if let override = parameters.removeValue(forKey: "_method") {
             guard let name = override.string, let meant = HTTPMethod(rawValue: name.uppercased())
             else { throw ObjectError(code: 107, "_method is no HTTP method.") }
             if method == .post { method = meant }
         }
-        self.credential = credential
         for name in ParseCredential.words { parameters.removeValue(forKey: "\(name)") }
         installationID = Self.take("_InstallationId", &parameters)
         requestID = Self.take("_RequestId", &parameters)

@@ -1,27 +1,81 @@
+import Door
 import HTTPServer
 import JSON
 
-/// What a call's method and path ask for. Pure.
-enum ParseRoute: Equatable {
+/// One call of Parse's API: a method and a path below `/parse`, by each of the path's names.
+struct ParseRoute: Equatable, Sendable {
     typealias ObjectClass = ObjectOperations.ObjectClass
 
-    case create(ObjectClass)
-    case find(ObjectClass)
-    case read(ObjectClass, id: String)
-    case update(ObjectClass, id: String)
-    case delete(ObjectClass, id: String)
-    case push
-    case batch
-    case health
+    /// What is done.
+    enum Work: Equatable, Sendable {
+        case create(ObjectClass)
+        case find(ObjectClass)
+        case read(ObjectClass)
+        case update(ObjectClass)
+        case delete(ObjectClass)
+        case push
+        case batch
+        case health
+    }
 
-    /// Each of them, an id standing for any.
+    let method: HTTPMethod
+    /// `classes/_User/:id`, and `users/:id` beside it.
+    let patterns: [String]
+    let work: Work
+
+    /// As the audit shows it: the method that is meant, and the path, by whichever name the class was
+    /// called.
+    var action: String { "\(method.rawValue) /parse/\(patterns[0])" }
+
+    /// All that can be called with a key.
     static let all: [ParseRoute] =
-        ObjectClass.allCases.flatMap { objectClass -> [ParseRoute] in
-            [
-                .create(objectClass), .find(objectClass), .read(objectClass, id: ":id"),
-                .update(objectClass, id: ":id"), .delete(objectClass, id: ":id"),
-            ]
-        } + [.push, .batch, .health]
+        routes(of: .installation, at: ["classes/_Installation", "installations"])
+        + routes(of: .identity, at: ["classes/_User", "users"])
+        + routes(of: .pushRecord, at: ["classes/_PushStatus"])
+        + [
+            ParseRoute(method: .post, patterns: ["push"], work: .push),
+            ParseRoute(method: .post, patterns: ["batch"], work: .batch),
+        ]
+
+    /// Asked by whoever watches the service, without a key, and by any method.
+    static let health = ParseRoute(method: .get, patterns: ["health"], work: .health)
+
+    private static func routes(of objectClass: ObjectClass, at paths: [String]) -> [ParseRoute] {
+        let named = paths.map { $0 + "/:id" }
+        return [
+            ParseRoute(method: .post, patterns: paths, work: .create(objectClass)),
+            ParseRoute(method: .get, patterns: paths, work: .find(objectClass)),
+            ParseRoute(method: .get, patterns: named, work: .read(objectClass)),
+            ParseRoute(method: .put, patterns: named, work: .update(objectClass)),
+            ParseRoute(method: .delete, patterns: named, work: .delete(objectClass)),
+        ]
+    }
+
+    // MARK: By a path
+
+    /// What an item of a batch asks for, which no router has seen.
+    ///
+    /// - Returns: The route, and the id that the path names.
+    /// - Throws: `ObjectError` that names what is not here.
+    static func find(
+        _ method: HTTPMethod,
+        _ path: [String]
+    ) throws(ObjectError) -> (route: ParseRoute, id: String?) {
+        if path == ["health"] { return (health, nil) }
+        if path == ["users", "me"] { throw nothing(at: path) }
+        var isKnown = false
+        for route in all {
+            for pattern in route.patterns {
+                guard let found = PathPattern(text: pattern).match(path) else { continue }
+                guard route.method == (method == .head ? .get : method) else {
+                    isKnown = true
+                    continue
+                }
+                return (route, found["id"])
+            }
+        }
+        throw isKnown ? .wrongMethod : nothing(at: path)
+    }
 
     /// What Parse Server has beyond what a push service is asked for.
     private static let refused: TextSet = [
@@ -32,87 +86,18 @@ enum ParseRoute: Equatable {
         "verificationEmailRequest", "verifyPassword",
     ]
 
-    /// - Throws: `ObjectError` that names what is not here.
-    init(_ method: HTTPMethod, _ path: [String]) throws(ObjectError) {
-        switch (path.first ?? "", path.count) {
-        case ("health", 1): self = .health
-        case ("push", 1): self = try Self.only(.post, method, .push)
-        case ("batch", 1): self = try Self.only(.post, method, .batch)
-        case ("users", 2) where path[1] == "me": throw Self.notHere("/parse/users/me")
-        case ("installations", 1...2):
-            self = try Self.object(.installation, method, path.dropFirst())
-        case ("users", 1...2): self = try Self.object(.identity, method, path.dropFirst())
-        case ("classes", 2...3):
-            self = try Self.object(Self.named(path[1]), method, path.dropFirst(2))
-        case (let name, _) where Self.refused.contains(name): throw Self.notHere("/parse/\(name)")
-        default: throw Self.nothing
+    /// The error of a path that no route has.
+    static func nothing(at path: [String]) -> ObjectError {
+        let name = path.first ?? ""
+        if path == ["users", "me"] { return notHere("/parse/users/me") }
+        if name == "classes", (2...3).contains(path.count),
+            !ObjectClass.allCases.contains(where: { $0.parseName == path[1] })
+        {
+            return ObjectError(code: 119, "The class \(path[1].prefix(100)) is not kept here.")
         }
+        if refused.contains(name) { return notHere("/parse/\(name)") }
+        return ObjectError(.nothingHere)
     }
-
-    private static func named(_ name: String) throws(ObjectError) -> ObjectClass {
-        switch name {
-        case "_Installation": .installation
-        case "_User": .identity
-        case "_PushStatus": .pushRecord
-        default:
-            throw ObjectError(code: 119, "The class \(name.prefix(100)) is not kept here.")
-        }
-    }
-
-    private static func object(
-        _ objectClass: ObjectClass,
-        _ method: HTTPMethod,
-        _ id: ArraySlice<String>
-    ) throws(ObjectError) -> ParseRoute {
-        switch (method, id.first) {
-        case (.post, nil): return .create(objectClass)
-        case (.get, nil), (.head, nil): return .find(objectClass)
-        case (.get, let id?), (.head, let id?): return .read(objectClass, id: id)
-        case (.put, let id?): return .update(objectClass, id: id)
-        case (.delete, let id?): return .delete(objectClass, id: id)
-        default: throw otherMethod
-        }
-    }
-
-    private static func only(
-        _ wanted: HTTPMethod,
-        _ method: HTTPMethod,
-        _ route: ParseRoute
-    ) throws(ObjectError) -> ParseRoute {
-        guard method == wanted else { throw otherMethod }
-        return route
-    }
-
-    /// The id that the path names.
-    var id: String? {
-        switch self {
-        case .read(_, let id), .update(_, let id), .delete(_, let id): id
-        case .create, .find, .push, .batch, .health: nil
-        }
-    }
-
-    /// As the audit shows it: the method that is meant, and the path, by whichever name the class was
-    /// called.
-    var action: String {
-        switch self {
-        case .create(let objectClass): "POST /parse/classes/\(objectClass.parseName)"
-        case .find(let objectClass): "GET /parse/classes/\(objectClass.parseName)"
-        case .read(let objectClass, _): "GET /parse/classes/\(objectClass.parseName)/:id"
-        case .update(let objectClass, _): "PUT /parse/classes/\(objectClass.parseName)/:id"
-        case .delete(let objectClass, _): "DELETE /parse/classes/\(objectClass.parseName)/:id"
-        case .push: "POST /parse/push"
-        case .batch: "POST /parse/batch"
-        case .health: "GET /parse/health"
-        }
-    }
-
-    static let nothing = ObjectError(status: 404, code: 1, "There is nothing at this path.")
-
-    static let otherMethod = ObjectError(
-        status: 405,
-        code: 1,
-        "This path does not take this method."
-    )
 
     private static func notHere(_ what: String) -> ObjectError {
         ObjectError(code: 108, "\(what) is not supported.")

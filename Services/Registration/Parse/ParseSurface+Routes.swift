@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
@@ -6,42 +5,49 @@ import Observability
 import PushCore
 import PushStorage
 
+/// A call whose sender is known, as a route gets it.
+struct ParseQuestion: Sendable {
+    let call: ParseCall
+    let caller: Caller
+    /// That the path names.
+    let id: String
+    /// Where the service is reached from outside.
+    let base: String
+}
+
 /// What each route does.
 extension ParseSurface {
-    private typealias ObjectClass = ObjectOperations.ObjectClass
+    typealias ObjectClass = ObjectOperations.ObjectClass
 
-    func answer(
-        _ route: ParseRoute,
-        _ call: ParseCall,
-        _ caller: Caller,
-        _ request: HTTPServerRequest
-    ) async throws -> Answer {
+    /// What a route answers, before it is dressed for HTTP or for its place in a batch.
+    struct Answer: Sendable {
+        var status = 200
+        var body: JSONValue
+        var location: String?
+        var pushStatusID: String?
+
+        var response: HTTPServerResponse {
+            var response = HTTPServerResponse.json(body, status: status)
+            if let location { response.headers["Location"] = location }
+            if let pushStatusID { response.headers["X-Parse-Push-Status-Id"] = pushStatusID }
+            return response
+        }
+    }
+
+    func answer(_ route: ParseRoute, _ question: ParseQuestion) async throws -> Answer {
+        if !question.id.isEmpty { question.caller.visit?.note(question.id) }
         do {
-            switch route {
-            case .create(let objectClass):
-                return try await create(objectClass, call, caller, request)
-            case .find(let objectClass): return try await find(objectClass, call, caller)
-            case .read(let objectClass, let id):
-                return try await read(objectClass, id, call, caller)
-            case .update(let objectClass, let id):
-                let saved = try await objects.update(
-                    objectClass,
-                    id: id,
-                    body: fields(of: call, objectClass),
-                    rule: rule(call, caller),
-                    caller: caller
-                )
-                var body = saved.results
-                body["updatedAt"] = .string(saved.updatedAt.iso8601)
-                return Answer(body: body)
-            case .delete(let objectClass, let id):
-                try await objects.delete(objectClass, ids: [id], caller: caller)
-                return Answer(body: [:])
-            case .push: return try await push(call, caller)
+            switch route.work {
+            case .create(let objectClass): return try await create(objectClass, question)
+            case .find(let objectClass): return try await find(objectClass, question)
+            case .read(let objectClass): return try await read(objectClass, question)
+            case .update(let objectClass): return try await update(objectClass, question)
+            case .delete(let objectClass): return try await delete(objectClass, question)
+            case .push: return try await push(question)
+            case .batch: return try await batch(question)
             case .health: return Answer(body: ["status": "ok"])
-            case .batch: throw ObjectError(code: 107, "A batch cannot be in a batch.")
             }
-        } catch let error as ObjectError where error.code == 119 && route != .push {
+        } catch let error as ObjectError where error.code == 119 && route.work != .push {
             // Parse's status for what the key may not do; a push alone is 403.
             throw ObjectError(code: error.code, error.description)
         }
@@ -58,27 +64,25 @@ extension ParseSurface {
 
     // MARK: Objects
 
-    private func create(
-        _ objectClass: ObjectClass,
-        _ call: ParseCall,
-        _ caller: Caller,
-        _ request: HTTPServerRequest
-    ) async throws -> Answer {
+    private func create(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws
+        -> Answer
+    {
+        let (call, caller) = (question.call, question.caller)
         let saved = try await objects.create(
             objectClass,
             body: fields(of: call, objectClass),
             rule: rule(call, caller),
             caller: caller
         )
-        guard saved.isNew else { return Answer(body: Self.updated(saved)) }
+        guard saved.isNew else { return Answer(body: .object(Self.updated(saved))) }
         var body = saved.results
         body["objectId"] = .string(saved.objectID)
         body["createdAt"] = .string(saved.createdAt.iso8601)
         let place = objectClass == .identity ? "users" : "classes/\(objectClass.className)"
         return Answer(
             status: 201,
-            body: body,
-            location: "\(request.outsideBase)/parse/\(place)/\(saved.objectID)"
+            body: .object(body),
+            location: "\(question.base)/parse/\(place)/\(saved.objectID)"
         )
     }
 
@@ -91,13 +95,10 @@ extension ParseSurface {
         return body
     }
 
-    private func read(
-        _ objectClass: ObjectClass,
-        _ id: String,
-        _ call: ParseCall,
-        _ caller: Caller
-    ) async throws -> Answer {
-        var query = try ParseQuery.read(call.parameters)
+    private func read(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws -> Answer
+    {
+        let (id, caller) = (question.id, question.caller)
+        var query = try ParseQuery.read(question.call.parameters)
         let found: JSONObject?
         if objectClass == .pushRecord {
             query.condition = try .objectID(id)
@@ -113,22 +114,42 @@ extension ParseSurface {
             .map(query.selection.apply(to:))
         }
         guard let found else { throw ObjectError.objectNotFound(objectClass.parseName) }
-        return Answer(body: found)
+        return Answer(body: .object(found))
     }
 
-    private func find(
-        _ objectClass: ObjectClass,
-        _ call: ParseCall,
-        _ caller: Caller
-    ) async throws -> Answer {
-        let query = try ParseQuery.find(call.parameters)
+    private func find(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws -> Answer
+    {
+        let caller = question.caller
+        let query = try ParseQuery.find(question.call.parameters)
         let found =
             objectClass == .pushRecord
             ? try await pushStatuses(query, caller)
             : try await objects.find(objectClass, query, caller: caller)
         var body: JSONObject = ["results": .array(found.results.map { .object($0) })]
         if let count = found.count { body["count"] = JSONValue(count) }
-        return Answer(body: body)
+        return Answer(body: .object(body))
+    }
+
+    private func update(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws
+        -> Answer
+    {
+        let saved = try await objects.update(
+            objectClass,
+            id: question.id,
+            body: fields(of: question.call, objectClass),
+            rule: rule(question.call, question.caller),
+            caller: question.caller
+        )
+        var body = saved.results
+        body["updatedAt"] = .string(saved.updatedAt.iso8601)
+        return Answer(body: .object(body))
+    }
+
+    private func delete(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws
+        -> Answer
+    {
+        try await objects.delete(objectClass, ids: [question.id], caller: question.caller)
+        return Answer(body: [:])
     }
 
     // MARK: Pushes
@@ -150,11 +171,11 @@ extension ParseSurface {
         return ObjectOperations.Found(results: results, count: found.count)
     }
 
-    private func push(_ call: ParseCall, _ caller: Caller) async throws -> Answer {
+    private func push(_ question: ParseQuestion) async throws -> Answer {
         let push = try await pushes.accept(
-            try ParsePush.request(call.parameters),
-            requestKey: call.requestID,
-            caller: caller
+            try ParsePush.request(question.call.parameters),
+            requestKey: question.call.requestID,
+            caller: question.caller
         )
         return Answer(body: ["result": true], pushStatusID: push.id)
     }
@@ -167,33 +188,31 @@ extension ParseSurface {
 
     /// Each item by itself, in order; what fails does so in its own place, as those before it are
     /// kept already.
-    func batch(
-        _ call: ParseCall,
-        _ caller: Caller,
-        _ request: HTTPServerRequest,
-        _ log: Log
-    ) async throws -> [JSONValue] {
-        let items = try batchItems(call)
+    private func batch(_ question: ParseQuestion) async throws -> Answer {
+        let caller = question.caller
         var answers: [JSONValue] = []
         var left = Self.maximumAnswerBytes
-        for item in items {
+        for item in try batchItems(question.call) {
             try caller.checkPresence()
             do {
                 guard left > 0 else {
                     throw ObjectError(code: 116, "The answers before are too large in all.")
                 }
-                try caller.visit?.countItem(of: caller.app, caller.rights)
-                let route = try ParseRoute(item.method, item.path)
+                try caller.countItem()
+                let (route, id) = try ParseRoute.find(item.method, item.path)
                 caller.visit?.noteItem(route.action)
-                if let id = route.id { caller.visit?.note(id) }
-                let answer = JSONValue.object(
-                    try await answer(route, item, caller, request).body
+                let inner = ParseQuestion(
+                    call: item,
+                    caller: caller,
+                    id: id ?? "",
+                    base: question.base
                 )
+                let answer = try await answer(route, inner).body
                 let size = answer.bytes.count
                 left = caller.holdAnswer(bytes: size) ? left - size : 0
                 answers.append(["success": answer])
             } catch {
-                var told = Self.told(error)
+                var told = ObjectError(ofParse: error)
                 if told == nil, !(error is CancellationError) {
                     log.error(
                         "request handler failed",
@@ -201,10 +220,10 @@ extension ParseSurface {
                     )
                     told = .internal
                 }
-                answers.append(["error": Self.body(of: told ?? .unavailable)])
+                answers.append(["error": (told ?? .unavailable).parseBody])
             }
         }
-        return answers
+        return Answer(body: .array(answers))
     }
 
     /// - Throws: `ObjectError` for what makes the whole batch one that cannot be done.

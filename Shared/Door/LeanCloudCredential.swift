@@ -1,4 +1,3 @@
-package import Apps
 import Cryptography
 package import HTTPServer
 package import PushCore
@@ -10,17 +9,17 @@ package import PushCore
 /// may be is the app's to say: no limit is known that shipped clients keep. The names of the AVOSCloud
 /// era mean the same.
 package struct LeanCloudCredential: Equatable, Sendable {
-    package enum Proof: Equatable, Sendable {
+    package enum Evidence: Equatable, Sendable {
         case key(String)
         case signature(digest: String, timestamp: String)
     }
 
     package let app: String
-    package let proof: Proof
+    package let evidence: Evidence
     package let rights: CallerRights
 
-    /// - Throws: `LeanCloudError.unauthorized` when the id or the proof is missing or malformed.
-    package init(headers: HTTPHeaders) throws(LeanCloudError) {
+    /// - Throws: `Refusal.unauthorized` when the id or the proof is missing or malformed.
+    package init(headers: HTTPHeaders) throws(Refusal) {
         guard let app = headers["x-lc-id"] ?? headers["x-avoscloud-application-id"],
             AppID.isWellFormed(app)
         else { throw .unauthorized }
@@ -34,28 +33,35 @@ package struct LeanCloudCredential: Equatable, Sendable {
                 (1...20).contains(parts[1].utf8.count),
                 parts[1].utf8.allSatisfy({ (48...57).contains($0) })
             else { throw .unauthorized }
-            proof = .signature(digest: String(parts[0]), timestamp: String(parts[1]))
+            evidence = .signature(digest: String(parts[0]), timestamp: String(parts[1]))
             rights = parts.count == 3 ? .master : .client
         } else if let key {
             if key.hasSuffix(",master") {
-                proof = .key(String(key.dropLast(",master".count)))
+                evidence = .key(String(key.dropLast(",master".count)))
                 rights = .master
             } else {
-                proof = .key(key)
+                evidence = .key(key)
                 rights = .client
             }
         } else if let master = headers["x-avoscloud-master-key"] {
-            proof = .key(master)
+            evidence = .key(master)
             rights = .master
         } else {
             throw .unauthorized
         }
     }
 
+    /// A key as it was sent, whatever it was called.
+    package init(app: String, key: String, rights: CallerRights) {
+        self.app = app
+        evidence = .key(key)
+        self.rights = rights
+    }
+
     /// Whether it is a signature of more than so many seconds ago, or of as many to come; 0: of any
     /// time. A key has no age.
     package func isTooOld(maximumSeconds: Int, at now: Instant) -> Bool {
-        guard maximumSeconds > 0, case .signature(_, let timestamp) = proof else { return false }
+        guard maximumSeconds > 0, case .signature(_, let timestamp) = evidence else { return false }
         guard let milliseconds = Int64(timestamp) else { return true }
         let (age, isFar) = now.milliseconds.subtractingReportingOverflow(milliseconds)
         return isFar || age.magnitude > UInt64(maximumSeconds) * 1000
@@ -63,7 +69,7 @@ package struct LeanCloudCredential: Equatable, Sendable {
 
     /// Whether `key` is the one that the sender has. In constant time for keys of one length.
     package func isProved(by key: String) -> Bool {
-        switch proof {
+        switch evidence {
         case .key(let presented):
             constantTimeEqual(Array(presented.utf8), Array(key.utf8))
         case .signature(let digest, let timestamp):

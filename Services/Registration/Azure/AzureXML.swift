@@ -1,0 +1,34 @@
+import HTTPServer
+
+/// XML as it is answered.
+enum AzureXML {
+    static func response(_ body: String, status: Int) -> HTTPServerResponse {
+        HTTPServerResponse(
+            status: status,
+            headers: ["Content-Type": "application/xml; charset=utf-8"],
+            body: Array(body.utf8)
+        )
+    }
+
+    static func element(_ name: String, _ text: String) -> String {
+        "<\(name)>\(escaped(text))</\(name)>"
+    }
+
+    /// What XML 1.0 cannot hold at all is replaced.
+    static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            case "\t", "\n", "\r": result += "&#\(scalar.value);"
+            case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF:
+                result += "\u{FFFD}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+}

@@ -1,0 +1,42 @@
+import Door
+import HTTPServer
+import JSON
+
+extension LeanCloudSurface {
+    func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
+        guard case .nothingHere = refusal else { return ObjectError(refusal).leanCloudResponse }
+        return Self.nothing(at: request.path).leanCloudResponse
+    }
+
+    func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+        ObjectError(error)?.leanCloudResponse
+    }
+
+    // MARK: What is not here
+
+    /// Parts of LeanCloud's API that this service does not have: refused by name, as an app must not
+    /// take them for a failure of its own.
+    private static let refused: TextSet = [
+        "functions", "call", "login", "logout", "usersByMobilePhone", "usersByMobilePhoneVerify",
+        "usersByEmail", "requestSmsCode", "verifySmsCode", "requestMobilePhoneVerify",
+        "verifyMobilePhone", "requestLoginSmsCode", "requestPasswordReset",
+        "requestPasswordResetBySmsCode", "resetPasswordBySmsCode", "requestEmailVerify",
+        "requestCaptcha", "verifyCaptcha", "requestChangePhoneNumber", "changePhoneNumber",
+        "files", "fileTokens", "fileCallback", "qiniu", "roles", "statuses", "subscribe",
+        "friendship", "friendshipRequests", "leaderboard", "search", "bigquery", "schemas",
+        "sessions", "rtm", "stats", "statistics", "feedback", "apps", "aggregate", "config",
+        "usersStrictly", "refreshSessionToken", "LiveQuery", "exportData",
+    ]
+
+    /// The error of a path that no route has.
+    static func nothing(at path: String) -> LeanCloudError {
+        let segments = path.split(separator: "/").dropFirst()
+        if let first = segments.first.map(String.init), refused.contains(first) {
+            return .notPart(first)
+        }
+        if segments.first == "users", segments.count > 2, let last = segments.last {
+            return .notPart("users/…/\(last.prefix(50))")
+        }
+        return LeanCloudError(status: 404, code: 1, "There is nothing at this path.")
+    }
+}

@@ -1,0 +1,61 @@
+import Apps
+package import Cryptography
+package import EventLoop
+import Observability
+package import PushStorage
+package import ServiceKit
+
+/// What one loop of a service owns to answer its callers: its database, the apps as it remembers
+/// them, the audit trail and the door. Nothing of it is shared with other loops, but what an app's own
+/// settings allow it a minute.
+package struct LoopRooms: Sendable {
+    package let loop: EventLoop
+    package let database: PushDatabase
+    package let door: RequestGuard
+    /// In the order of their dependence. What is answered needs the database, and leaves its trail, so
+    /// the listener stands behind them.
+    package let parts: [any ServicePart]
+
+    /// One for each loop of the service.
+    package static func make(
+        _ configuration: DatabaseConfiguration,
+        keys: KeyRing,
+        limits: RateLimits,
+        in runtime: ServiceRuntime
+    ) -> [LoopRooms] {
+        let appLimits = AppLimits()
+        return runtime.loops.enumerated().map { number, loop in
+            LoopRooms(configuration, keys, limits, appLimits, number: number, loop, runtime)
+        }
+    }
+
+    private init(
+        _ configuration: DatabaseConfiguration,
+        _ keys: KeyRing,
+        _ limits: RateLimits,
+        _ appLimits: AppLimits,
+        number: Int,
+        _ loop: EventLoop,
+        _ runtime: ServiceRuntime
+    ) {
+        let (log, metrics) = (runtime.log, runtime.metrics)
+        let database = PushDatabase(configuration, on: loop, log: log, metrics: metrics)
+        let apps = AppDirectory(database, keys: keys, on: loop)
+        let trail = AuditTrail("audit-\(number)", database, on: loop, log: log, metrics: metrics)
+        self.loop = loop
+        self.database = database
+        door = RequestGuard(
+            RequestLimits(apps, limits, appLimits: appLimits, metrics: metrics),
+            audit: trail
+        )
+        parts = [
+            Part(
+                "database-\(number)",
+                notReady: { database.notReadyReason() },
+                endedBy: SchemaTooNew.self
+            ) { try await database.run() },
+            Part("apps-\(number)", run: { try await apps.run() }),
+            trail,
+        ]
+    }
+}

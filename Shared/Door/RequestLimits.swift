@@ -1,0 +1,145 @@
+package import Apps
+import HTTPServer
+package import Observability
+import PushCore
+import PushStorage
+
+/// What one loop counts of those who call, and how it finds who they are: by address, by key, and of
+/// each address what was wrong. Confined to its loop.
+package final class RequestLimits: @unchecked Sendable {
+    private let apps: AppDirectory
+    private let limits: RateLimits
+    private let appLimits: AppLimits
+    private let refused: [Reason: Counter]
+    private var addresses: TokenBuckets<NetworkAddress>?
+    private var failures: FailureLimit?
+    private var keys: TokenBuckets<String>?
+
+    private enum Reason: String, CaseIterable {
+        case address, failures, key, app, pushes
+    }
+
+    package init(
+        _ apps: AppDirectory,
+        _ limits: RateLimits,
+        appLimits: AppLimits,
+        metrics: Metrics
+    ) {
+        self.apps = apps
+        self.limits = limits
+        self.appLimits = appLimits
+        refused = Dictionary(
+            uniqueKeysWithValues: Reason.allCases.map {
+                ($0, metrics.counter(.requestsLimited, ["limit": $0.rawValue]))
+            }
+        )
+        addresses = Self.buckets(limits.perAddress, limits)
+        if limits.failuresPerAddress > 0 {
+            failures = FailureLimit(
+                perSecond: Double(limits.failuresPerAddress),
+                burst: Double(limits.failuresPerAddress * limits.burstSeconds)
+            )
+        }
+        keys = Self.buckets(limits.perKey, limits)
+    }
+
+    private static func buckets<Key>(_ rate: Int, _ limits: RateLimits) -> TokenBuckets<Key>? {
+        guard rate > 0 else { return nil }
+        return TokenBuckets(perSecond: Double(rate), burst: Double(rate * limits.burstSeconds))
+    }
+
+    func address(of request: HTTPServerRequest) -> NetworkAddress? {
+        // A proxy may add a line of its own; the lines are one list, in their order.
+        let lines = limits.trustedProxies.isEmpty ? [] : request.headers.all("x-forwarded-for")
+        return limits.caller(
+            peer: request.remoteAddress,
+            forwardedFor: lines.isEmpty ? nil : lines.joined(separator: ",")
+        )
+    }
+
+    /// Keys of fewer bytes could be found by trying, so beyond the limit of failures they are not
+    /// looked at; a longer one that is right is let in from anywhere, however many others fail.
+    private static let unguessableKeyBytes = 20
+
+    func admit(
+        from address: NetworkAddress?,
+        _ proof: Proof
+    ) async throws -> AppAccess {
+        let now = ContinuousClock.now
+        let subscriber = address?.subscriber
+        if let subscriber {
+            try take(addresses?.take(subscriber, now: now), .address)
+        }
+        let over = subscriber.flatMap { failures?.look($0, now: now) }
+        var found: AppAccess?
+        if AppID.isWellFormed(proof.app.text), await maySearch(proof.app, subscriber, over, now) {
+            found = try await apps.find(proof.app)
+        }
+        let isAccepted = found?.accepts(proof.rights == .master ? .master : .app) { key in
+            let isRight = proof.shows(key)
+            return isRight && (over == nil || key.utf8.count >= Self.unguessableKeyBytes)
+        }
+        guard let app = found, isAccepted == true else {
+            try take(over, .failures)
+            if let subscriber { failures?.failed(subscriber, now: now) }
+            throw Refusal.unauthorized
+        }
+        try countRequest(of: app, proof.rights, now: now)
+        return app
+    }
+
+    /// A body may be searched for credentials up to here wherever it comes from.
+    private static let shortBodyBytes = 16 * 1024
+
+    /// Beyond the limit of failures, no long body is searched for credentials: headers cost less.
+    func beforeSearching(_ bytes: Int, from address: NetworkAddress?) throws {
+        guard bytes > Self.shortBodyBytes, let subscriber = address?.subscriber else { return }
+        try take(failures?.look(subscriber, now: .now), .failures)
+    }
+
+    /// Counts a failure of who did not even say who he is.
+    func fail(from address: NetworkAddress?) throws {
+        guard let subscriber = address?.subscriber else { return }
+        let now = ContinuousClock.now
+        try take(failures?.look(subscriber, now: now), .failures)
+        failures?.failed(subscriber, now: now)
+    }
+
+    /// Beyond the limit of failures, what may be made up is looked for seldom.
+    private func maySearch(
+        _ name: AppName,
+        _ subscriber: NetworkAddress?,
+        _ over: Int?,
+        _ now: ContinuousClock.Instant
+    ) async -> Bool {
+        guard over != nil, let subscriber else { return true }
+        if await apps.remembers(name) { return true }
+        return failures?.maySearch(subscriber, now: now) ?? true
+    }
+
+    /// Counts a request, or an item of a batch, against what its key may ask.
+    func countRequest(
+        of app: AppAccess,
+        _ rights: CallerRights,
+        now: ContinuousClock.Instant = .now
+    ) throws {
+        let key = rights == .master ? app.id + "/master" : app.id + "/app"
+        try take(keys?.take(key, now: now), .key)
+        let limit = app.settings.maximumRequestsPerMinute
+        try take(appLimits.take("requests " + key, limit: limit, now: now), .app)
+    }
+
+    func countPush(of app: AppAccess) throws {
+        let limit = app.settings.maximumPushesPerMinute
+        try take(
+            appLimits.take("pushes " + app.id, limit: limit, now: .now),
+            .pushes
+        )
+    }
+
+    private func take(_ wait: Int?, _ reason: Reason) throws {
+        guard let wait else { return }
+        refused[reason]?.add()
+        throw Refusal.tooManyRequests(retryAfterSeconds: wait)
+    }
+}

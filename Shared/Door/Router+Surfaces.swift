@@ -1,0 +1,74 @@
+package import HTTPServer
+import PushCore
+
+extension Router {
+    /// Mounts surfaces behind the door. What none of them owns is answered by problem details.
+    package mutating func mount(_ surfaces: [any Surface], behind door: RequestGuard) {
+        // Nothing is inflated before its sender has been let in.
+        givesBodiesAsSent = true
+        // No app is called so: what stands behind these names is another surface's.
+        reservedFirstSegments = AppID.reserved
+        for surface in surfaces {
+            for route in surface.allRoutes { add(route, of: surface, behind: door) }
+        }
+        let (nothing, otherMethod) = (notFound, methodNotAllowed)
+        let failure = errorResponse
+        notFound = { request in
+            guard let surface = surfaces.first(where: { $0.owns(request) }) else {
+                return nothing(request)
+            }
+            return surface.refused(.nothingHere, request)
+        }
+        methodNotAllowed = { request, allowed in
+            guard let surface = surfaces.first(where: { $0.owns(request) }) else {
+                return otherMethod(request, allowed)
+            }
+            // Browsers may ask about any path; that alone does not make it one of a surface's.
+            return surface.refused(allowed == [.options] ? .nothingHere : .wrongMethod, request)
+        }
+        errorResponse = { error, request in
+            guard let surface = surfaces.first(where: { $0.owns(request) }) else {
+                return failure(error, request)
+            }
+            return surface.told(error, request) ?? surface.refused(.failed, request)
+        }
+    }
+
+    /// The one way from a connection to a surface's handler.
+    private mutating func add(
+        _ route: SurfaceRoute,
+        of surface: any Surface,
+        behind door: RequestGuard
+    ) {
+        on(route.method, route.pattern, maximumBodyBytes: route.maximumBodyBytes) { request in
+            try await door.answer(request, by: route) { visit in
+                do {
+                    let response: HTTPServerResponse
+                    switch route.handler {
+                    case .anybody(let handler): response = try await handler(request, visit)
+                    case .caller(let handler):
+                        let proof = try surface.proof(of: request, visit)
+                        let caller = try await visit.admit(proof)
+                        var request = request
+                        try request.decodeBody()
+                        response = try await handler(request, caller)
+                    }
+                    return surface.opened(surface.dressed(response, for: request))
+                } catch {
+                    guard let told = surface.told(error, request) else { throw error }
+                    return told
+                }
+            }
+        }
+    }
+}
+
+extension Surface {
+    /// With what browsers ask first.
+    var allRoutes: [SurfaceRoute] { routes + (cors.map { [$0.preflight] } ?? []) }
+}
+
+extension HTTPServerRequest {
+    /// Whether its path is this one, or lies below it.
+    package func isBelow(_ base: String) -> Bool { path == base || path.hasPrefix(base + "/") }
+}

@@ -1,0 +1,124 @@
+package import Apps
+package import HTTPServer
+import PushCore
+package import PushStorage
+
+/// One request on its way through the door. Confined to its loop.
+package final class Visit: @unchecked Sendable {
+    private let limits: RequestLimits
+    private let from: NetworkAddress?
+    /// Where it came from: the peer, or what a trusted proxy says.
+    package let address: String
+    /// Whether anybody still waits for the answer.
+    package let presence: CallerPresence
+    /// The audit has its entry already.
+    package var isWrittenDown = false
+    /// The method and the route's pattern that are meant, once the surface knows them: a form may
+    /// stand for any method, and not each surface has a route of the server's for each of its own.
+    package var action: String?
+    private(set) var items = BatchedActions()
+    /// The app whose master key the caller has.
+    private(set) var masterOf: String?
+    private(set) var targets: [String] = []
+    /// Set where it was refused as one too many; the answer gets it as its `Retry-After`.
+    private(set) var retryAfterSeconds: Int?
+
+    init(_ request: HTTPServerRequest, _ limits: RequestLimits) {
+        self.limits = limits
+        presence = request.caller
+        from = limits.address(of: request)
+        address = from?.description ?? request.remoteAddress
+    }
+
+    /// Lets the caller in.
+    ///
+    /// - Parameter proof: What the surface reads of him.
+    /// - Returns: Who he is.
+    /// - Throws: `Refusal`; `StorageError` when the database cannot answer.
+    package func admit(_ proof: Proof) async throws -> Caller {
+        let app: AppAccess
+        do {
+            app = try await limits.admit(from: from, proof)
+        } catch {
+            throw remembered(error)
+        }
+        if proof.rights == .master { masterOf = app.id }
+        guard !proof.isTooOld(for: app) else { throw Refusal.signatureTooOld }
+        return Caller(app: app, rights: proof.rights, visit: self)
+    }
+
+    /// Before a body is searched for the credentials that the headers lack.
+    ///
+    /// - Throws: `Refusal.tooManyRequests` for a long one from where too many were wrong.
+    package func beforeSearching(bytes: Int) throws {
+        do { try limits.beforeSearching(bytes, from: from) } catch { throw remembered(error) }
+    }
+
+    /// The answer to a request whose sender cannot be told; it counts as a failure.
+    package func refusal() -> any Error {
+        do { try limits.fail(from: from) } catch { return remembered(error) }
+        return Refusal.unauthorized
+    }
+
+    /// Counts a call that sends a push against `pushes-per-minute`.
+    ///
+    /// - Throws: `Refusal.tooManyRequests`.
+    func countPush(of app: AppAccess) throws {
+        do { try limits.countPush(of: app) } catch { throw remembered(error) }
+    }
+
+    /// Counts an item of a batch as a request of its own.
+    ///
+    /// - Throws: `Refusal.tooManyRequests`.
+    func countItem(of app: AppAccess, _ rights: CallerRights) throws {
+        do { try limits.countRequest(of: app, rights) } catch { throw remembered(error) }
+    }
+
+    private func remembered(_ error: any Error) -> any Error {
+        if case Refusal.tooManyRequests(let seconds) = error { retryAfterSeconds = seconds }
+        return error
+    }
+
+    /// Notes what the request is about, for the audit. Where nothing is noted, the path's ids are.
+    package func note(_ target: String) {
+        if targets.count < AuditEntry.maximumTargets { targets.append(target) }
+    }
+
+    /// Notes what an item of a batch asks for: its method and its route's pattern.
+    package func noteItem(_ action: String) { items.add(action) }
+}
+
+/// Who called: an app, and what its key lets the caller do.
+package struct Caller: Sendable {
+    let app: AppAccess
+    package let rights: CallerRights
+    /// The request that the caller came by.
+    package var visit: Visit?
+
+    package init(app: AppAccess, rights: CallerRights, visit: Visit? = nil) {
+        self.app = app
+        self.rights = rights
+        self.visit = visit
+    }
+
+    package var appID: String { app.id }
+    /// Which state of its fields' types counts.
+    package var fieldsVersion: FieldsVersion { app.fieldsVersion }
+    package var isMaster: Bool { rights == .master }
+    /// For who has it anyway.
+    package var masterKey: String? { isMaster ? app.masterKey : nil }
+
+    package var mayFind: Bool { isMaster || app.settings.clientsMayFind }
+    package var mayDelete: Bool { isMaster || app.settings.clientsMayDelete }
+    package var mayPush: Bool { isMaster || app.settings.clientsMayPush }
+
+    /// Counts a call that sends a push against `pushes-per-minute`.
+    ///
+    /// - Throws: `Refusal.tooManyRequests`.
+    package func countPush() throws { try visit?.countPush(of: app) }
+
+    /// Counts an item of a batch as a request of its own.
+    ///
+    /// - Throws: `Refusal.tooManyRequests`.
+    package func countItem() throws { try visit?.countItem(of: app, rights) }
+}

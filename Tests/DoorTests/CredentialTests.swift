@@ -1,0 +1,130 @@
+import Apps
+import HTTPServer
+import JSON
+import Support
+import Testing
+
+@testable import Door
+
+@Suite(.timeLimit(.minutes(1)))
+struct LeanCloudCredentialTests {
+    @Test("The app key proves a client, the master key a master, under the old names too")
+    func keysProveTheirRights() throws {
+        let client = try LeanCloudCredential(headers: ["X-LC-Id": "shop", "X-LC-Key": "appkey"])
+        #expect(client.rights == .client)
+        #expect(client.isProved(by: "appkey"))
+        #expect(!client.isProved(by: "appkex"))
+        #expect(!client.isProved(by: "appkey1"))
+        let master = try LeanCloudCredential(
+            headers: [
+                "X-AVOSCloud-Application-Id": "shop",
+                "X-AVOSCloud-Application-Key": "masterkey,master",
+            ])
+        #expect(master.rights == .master)
+        #expect(master.isProved(by: "masterkey"))
+        #expect(!master.isProved(by: "masterkey,master"))
+    }
+
+    @Test("A signature proves the key without carrying it, for either key")
+    func signaturesProveTheirKey() throws {
+        let client = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,1700000000000",
+            ])
+        #expect(client.rights == .client)
+        #expect(client.isProved(by: "appkey"))
+        #expect(!client.isProved(by: "masterkey"))
+        let master = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "640409e79b290dc96eb56fd5f17814f9,1700000000000,master",
+            ])
+        #expect(master.rights == .master)
+        #expect(master.isProved(by: "masterkey"))
+    }
+
+    @Test(
+        "A missing or malformed credential is 401",
+        arguments: [
+            [:], ["X-LC-Id": "shop"], ["X-LC-Key": "appkey"], ["X-LC-Id": "", "X-LC-Key": "k"],
+            ["X-LC-Id": "no app\0", "X-LC-Key": "k"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c1,1700000000000"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17x"],
+            ["X-LC-Id": "shop", "X-LC-Sign": "54c13acf6ac04dd9585fe202a973c7cc,17,root"],
+        ]
+    )
+    func malformedCredentials(fields: [String: String]) {
+        var headers: HTTPHeaders = [:]
+        for (name, value) in fields { headers[name] = value }
+        #expect(throws: Refusal.unauthorized) { try LeanCloudCredential(headers: headers) }
+    }
+
+    @Test("A signature in upper-case hex proves nothing")
+    func upperCaseHexProvesNothing() throws {
+        let credential = try LeanCloudCredential(
+            headers: [
+                "X-LC-Id": "shop",
+                "X-LC-Sign": "54C13ACF6AC04DD9585FE202A973C7CC,1700000000000",
+            ])
+        #expect(!credential.isProved(by: "appkey"))
+    }
+}
+
+@Suite("What Carillon's own routes take", .timeLimit(.minutes(1)))
+struct ProofTests {
+    private func proof(_ headers: HTTPHeaders) throws -> Proof { try Proof(headers: headers) }
+
+    @Test(
+        "Basic is the app's id and its master key; X-LC-* is read where there is no Authorization"
+    )
+    func forms() throws {
+        let basic = try proof(["Authorization": "basic c2hvcDphOmI=", "X-LC-Id": "other"])
+        #expect(basic.app.text == "shop" && basic.rights == .master)
+        #expect(basic.shows("a:b") && !basic.shows("a") && !basic.shows("b"))
+        let named = try proof(["X-LC-Id": "shop", "X-LC-Key": "k"])
+        #expect(named.app.text == "shop" && named.rights == .client && named.shows("k"))
+    }
+
+    @Test(
+        "What cannot be read proves nothing, whatever stands beside it",
+        arguments: ["Bearer x", "Basic", "Basic !", "Basic c2hvcA==", ""]
+    )
+    func unreadable(header: String) {
+        #expect(throws: Refusal.unauthorized) {
+            try Proof(
+                headers: ["Authorization": header, "X-LC-Id": "shop", "X-LC-Key": "k"]
+            )
+        }
+    }
+}
+
+@Suite("What a stranger's body says of who sends it", .timeLimit(.minutes(1)))
+struct BodyCredentialsTests {
+    @Test("Who calls is read out of a body without the rest of it, wherever it stands")
+    func credentials() throws {
+        let names: [StaticString] = ["_ApplicationId", "_MasterKey"]
+        func read(_ text: String) -> BodyCredentials? {
+            BodyCredentials(Array(text.utf8), named: names)
+        }
+        let flood = JSONObject(HostileText.keys(1000).map { ($0, .null) }).text.dropLast()
+        let found = try #require(
+            read(flood + ",\"_MasterKey\":1,\"_Appl\\u0069cationId\":\"shop\"}")
+        )
+        #expect(found.text("_ApplicationId") == "shop")
+        #expect(found.has("_MasterKey") && found.text("_MasterKey") == nil)
+        #expect(read("{\"a\":{\"_ApplicationId\":\"shop\"}}")?.has("_ApplicationId") == false)
+        #expect(
+            read("{\"_ApplicationId\":\"a\",\"_ApplicationId\":\"b\"}")?.text("_ApplicationId")
+                == "b"
+        )
+        for text in ["", "[]", "{", "{\"_ApplicationId\":\"shop\"} x"] {
+            #expect(read(text) == nil)
+        }
+        let deep = "{\"a\":" + String(repeating: "[", count: 40)
+        #expect(read(deep) == nil)
+        let many = "{\"a\":[" + String(repeating: "[],", count: BodyLimits.values) + "[]]}"
+        #expect(read(many) == nil)
+    }
+}
