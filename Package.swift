@@ -36,6 +36,7 @@ func cLibrary(_ name: String, _ pkgConfig: String, apt: String) -> Target {
 /// What every service may use beside the rooms of its own.
 let serviceRooms: [Target.Dependency] = [
     "PushCore", "ServiceKit", "EventLoop", "Cryptography", "XML", "JSON", "Observability",
+    "Settings",
 ]
 
 func service(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -89,9 +90,10 @@ let package = Package(
 
         library("JSON", []),
         library("Observability", ["JSON"]),
+        library("Settings", []),
         library("EventLoop", ["CUV", "JSON", "Observability"]),
         library("Postgres", ["CPQ", "EventLoop", "JSON", "Observability"]),
-        library("Kafka", ["CRDKafka", "EventLoop", "JSON", "Observability"]),
+        library("Kafka", ["CRDKafka", "EventLoop", "JSON", "Observability", "Settings"]),
         library("HTTP2", ["CNGHTTP2", "JSON", "Observability"]),
         library(
             "HTTPTransport",
@@ -100,17 +102,22 @@ let package = Package(
         library("Compression", ["CZlib", "CZstd", "JSON", "Observability"]),
         library(
             "HTTPServer",
-            ["COpenSSL", "Compression", "HTTP2", "EventLoop", "JSON", "Observability"]
+            [
+                "COpenSSL", "Compression", "HTTP2", "EventLoop", "JSON", "Observability",
+                "Settings",
+            ]
         ),
-        library("Cryptography", ["COpenSSL", "JSON", "Observability"]),
+        library("Cryptography", ["COpenSSL", "JSON", "Observability", "Settings"]),
         library("XML", ["CExpat", "JSON", "Observability"]),
-        library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability"]),
+        library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability", "Settings"]),
         library("PushCore", ["JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
-        library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability"]),
+        library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability", "Settings"]),
         library(
             "PushProviders",
-            ["PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability"]
+            [
+                "PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability", "Settings",
+            ]
         ),
         library(
             "Outbox",
@@ -129,7 +136,7 @@ let package = Package(
             "Door",
             [
                 "Apps", "HTTPServer", "PushStorage", "PushCore", "Cryptography", "ServiceKit",
-                "EventLoop", "JSON", "Observability",
+                "EventLoop", "JSON", "Observability", "Settings",
             ]
         ),
 
@@ -194,6 +201,10 @@ let package = Package(
         tests(
             "OutboxTests",
             ["Outbox", "PushStorage", "PushEvents", "PushCore", "EventLoop", "JSON"]
+        ),
+        tests(
+            "SettingsTests",
+            ["Settings", "ServiceKit", "Kafka", "Registration", "Dispatcher", "Simulator", "CLI"]
         ),
         tests(
             "DispatcherTests",

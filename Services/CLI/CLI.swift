@@ -2,6 +2,7 @@ import EventLoop
 import Glibc
 import PushStorage
 import ServiceKit
+import Settings
 
 // The operator's command. It reads the same variables as the services, talks to Postgres and Kafka
 // itself and to no service, so it works where none of them runs.

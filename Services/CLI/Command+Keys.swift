@@ -3,6 +3,7 @@ import JSON
 import PushCore
 import PushStorage
 import ServiceKit
+import Settings
 
 extension Command {
     static let appRotateKey = Command(

@@ -20,7 +20,7 @@ extension Command {
         }
         // Days ahead, so that the first push finds its partition.
         _ = try await database.maintenance.maintain(hostTime: .now())
-        let names = context.topics.all
+        let names = try context.topics().all
         let created = try await KafkaAdmin.ensureTopics(
             names.map { (name: $0, partitions: partitions) },
             kafka,

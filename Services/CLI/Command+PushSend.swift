@@ -7,6 +7,7 @@ import PushEvents
 import PushProviders
 import PushStorage
 import ServiceKit
+import Settings
 
 extension Command {
     static let pushSend = Command(
@@ -63,7 +64,7 @@ extension Command {
             app: app,
             source: source,
             eventID: eventID,
-            topics: context.topics
+            topics: try context.topics()
         )
         if let error = request.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
             throw ArgumentsError(error.description)
@@ -73,7 +74,7 @@ extension Command {
         }
         // Who waits needs the database; who does not gets the check where there is one.
         let database =
-            arguments.has("--wait") || context.reader.optional("DATABASE_URL") != nil
+            arguments.has("--wait") || context.namesDatabase
             ? try await context.database() : nil
         if let database { _ = try await existing(app, database) }
         if arguments.has("--dry-run") {

@@ -2,6 +2,7 @@ import JSON
 import PushCore
 import PushStorage
 import ServiceKit
+import Settings
 
 extension Command {
     static let installationsRestore = Command(

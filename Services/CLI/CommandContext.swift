@@ -5,6 +5,7 @@ import PushEvents
 import PushProviders
 import PushStorage
 import ServiceKit
+import Settings
 
 /// What commands share: the variables, read when a command needs them, and the door to Postgres,
 /// closed at the end.
@@ -32,14 +33,7 @@ final class CommandContext: Sendable {
     func bareDatabase() throws -> PushDatabase {
         if let database = opened.database { return database }
         let database = PushDatabase(
-            DatabaseConfiguration(
-                uri: try reader.secret(
-                    "DATABASE_URL",
-                    problem: DatabaseConfiguration.problem(ofURL:)
-                ),
-                connections: 2,
-                applicationName: "carillon"
-            ),
+            try DatabaseConfiguration(reader, connections: 2, applicationName: "carillon"),
             on: loop
         )
         opened.database = database
@@ -62,66 +56,29 @@ final class CommandContext: Sendable {
         }
     }
 
-    func masterKeys() throws -> KeyRing {
-        let text = try reader.secret("CARILLON_MASTER_KEYS")
-        do {
-            return try KeyRing(text)
-        } catch {
-            throw ConfigurationError("CARILLON_MASTER_KEYS", "cannot be used: \(error)")
-        }
-    }
+    /// Whether a command that can do without the database has one.
+    var namesDatabase: Bool { reader.isSet(DatabaseConfiguration.Variable.url) }
+
+    func masterKeys() throws -> KeyRing { try reader.value(of: KeyRing.variable) }
 
     func kafka() throws -> KafkaConfiguration {
-        KafkaConfiguration(
-            bootstrapServers: try reader.required("KAFKA_BOOTSTRAP_SERVERS"),
-            properties: reader.kafkaProperties(),
-            clientID: "carillon"
-        )
+        try KafkaConfiguration(reader, clientID: "carillon")
     }
 
-    var topics: KafkaTopics {
-        KafkaTopics(prefix: reader.string("KAFKA_TOPIC_PREFIX", default: ""))
+    func topics() throws -> KafkaTopics {
+        KafkaTopics(prefix: try reader.value(of: KafkaConfiguration.Variable.topicPrefix))
     }
 
-    func partitions() throws -> Int {
-        try reader.integer("KAFKA_PARTITIONS", in: 1...10_000, default: 12)
-    }
+    private static let partitions = KafkaConfiguration.Variable.partitions(atMost: 10_000)
 
-    func providers() throws -> ProviderConfiguration {
-        var configuration = ProviderConfiguration()
-        func take(_ variable: String, _ field: WritableKeyPath<ProviderConfiguration, String>) {
-            configuration[keyPath: field] = reader.string(
-                variable,
-                default: configuration[keyPath: field]
-            )
-        }
-        take("APNS_PRODUCTION_URL", \.apnsProductionURL)
-        take("APNS_SANDBOX_URL", \.apnsSandboxURL)
-        take("FCM_URL", \.fcmURL)
-        take("WNS_LIVE_TOKEN_URL", \.wnsLiveTokenURL)
-        take("WNS_ENTRA_TOKEN_URL", \.wnsEntraTokenURL)
-        configuration.fcmTokenHosts = reader.list(
-            "FCM_TOKEN_HOSTS",
-            default: configuration.fcmTokenHosts
-        )
-        configuration.wnsChannelHosts = reader.list(
-            "WNS_CHANNEL_HOSTS",
-            default: configuration.wnsChannelHosts
-        )
-        configuration.mpnsChannelHosts = reader.list(
-            "MPNS_CHANNEL_HOSTS",
-            default: configuration.mpnsChannelHosts
-        )
-        configuration.caFile = reader.optional("PROVIDER_CA_FILE")
-        configuration.proxy = reader.optional("HTTPS_PROXY")
-        configuration.noProxy = reader.optional("NO_PROXY")
-        do throws(ProviderConfiguration.InvalidSetting) {
-            try configuration.validate()
-        } catch {
-            throw ConfigurationError(error.variable, error.problem)
-        }
-        return configuration
-    }
+    func partitions() throws -> Int { try reader.value(of: Self.partitions) }
+
+    func providers() throws -> ProviderConfiguration { try ProviderConfiguration(reader) }
+
+    static let variables =
+        [ConfigurationReader.file.entry] + DatabaseConfiguration.Variable.all
+        + [KeyRing.variable.entry] + KafkaConfiguration.Variable.all + [partitions.entry]
+        + ProviderConfiguration.Variable.all
 
     /// The text of a file that an option names.
     func file(_ path: String, _ option: String) throws -> String {

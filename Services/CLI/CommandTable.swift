@@ -1,4 +1,5 @@
 import ServiceKit
+import Settings
 
 /// The commands that there are. Help, completions, and what an error points to come from this table.
 enum CommandTable {
@@ -91,9 +92,10 @@ enum CommandTable {
             \(lines.joined(separator: "\n"))
 
             "carillon <command> --help" tells the options of each; "carillon --version" the version.
-            It reads the variables of the services, from the environment or from the file of
-            NAME=value lines that CARILLON_CONFIG names: DATABASE_URL, KAFKA_BOOTSTRAP_SERVERS,
-            KAFKA_TOPIC_PREFIX, KAFKA_PARTITIONS, CARILLON_MASTER_KEYS, and the providers'.
+            It reads these variables, as the services do, from the environment or from a file;
+            most commands need only the first few.
+
+            \(SettingEntry.help(CommandContext.variables))
 
             """
     }

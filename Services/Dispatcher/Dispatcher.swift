@@ -20,8 +20,8 @@ struct Dispatcher {
         await runService(
             "dispatcher",
             about: "reads push events from Kafka and sends them to APNs, FCM, WNS and MPNS",
-            variables: DispatcherConfiguration.help,
-            operationsPort: 8084,
+            variables: DispatcherConfiguration.variables,
+            operationsPort: DispatcherConfiguration.operationsPort,
             reading: DispatcherConfiguration.init,
             parts: makeParts
         )
@@ -65,13 +65,11 @@ private struct Wiring {
         loop = runtime.mainLoop
         // Nobody else's: who ends its session ends them.
         connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
-        var storage = DatabaseConfiguration(
-            uri: configuration.databaseURL,
-            connections: 8,
-            applicationName: connectionsName,
-            // Below the lease, so that the locks of a replica that is stopped end before it does.
-            idleTransactionTimeout: .seconds(SessionStore.leaseSeconds / 2)
-        )
+        var storage = configuration.database
+        storage.connections = 8
+        storage.applicationName = connectionsName
+        // Below the lease, so that the locks of a replica that is stopped end before it does.
+        storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)
         database = PushDatabase(
             storage,
             on: loop,

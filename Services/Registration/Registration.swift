@@ -17,7 +17,7 @@ struct Registration {
         await runService(
             "registration",
             about: "devices, channels and identities; accepts pushes and reports on them",
-            variables: RegistrationConfiguration.help,
+            variables: RegistrationConfiguration.variables,
             loops: .perCore,
             reading: RegistrationConfiguration.init,
             parts: makeParts

@@ -2,6 +2,7 @@ import Cryptography
 import Glibc
 import JSON
 import ServiceKit
+import Settings
 
 /// A file or folder that the simulator needs and cannot have.
 struct CredentialFolderError: Error, CustomStringConvertible {

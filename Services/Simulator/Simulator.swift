@@ -18,12 +18,7 @@ struct Simulator {
         await runService(
             "simulator",
             about: "stands in for APNs, FCM, WNS and MPNS",
-            variables: """
-                HTTP_PORT (control, 8085), HTTP_TLS_PORT (providers, 8443), SIMULATOR_SANDBOX_PORT
-                (8444), SIMULATOR_CREDENTIALS_DIR (./carillon-simulator), SIMULATOR_CA_FILE (ca.pem
-                in it), SIMULATOR_HOST (127.0.0.1), SIMULATOR_KAFKA (false), KAFKA_TOPIC_PREFIX,
-                KAFKA_PARTITIONS (12).
-                """,
+            variables: SimulatorConfiguration.variables,
             reading: SimulatorConfiguration.init,
             parts: makeParts
         )

@@ -1,53 +1,92 @@
 import HTTPServer
+import Kafka
 import ServiceKit
+import Settings
 
 /// What the simulator is told by its environment.
 struct SimulatorConfiguration: Sendable {
-    /// `HTTP_HOST`: the address of every listener. Default `0.0.0.0`.
     var host: String
-    /// `HTTP_PORT`: the control's plain port, where MPNS' unauthenticated channels are too. 0: any
-    /// free one. Default 8085.
+    /// Where it is controlled; MPNS' unauthenticated channels are there too.
     var controlPort: Int
-    /// `HTTP_TLS_PORT`: the providers. Default 8443.
     var providerPort: Int
-    /// `SIMULATOR_SANDBOX_PORT`: APNs' sandbox. Default 8444.
     var sandboxPort: Int
-    /// `SIMULATOR_HOST`: the name by which the simulator is reached: what `token_uri` says, and a
-    /// name of its certificate. Default `127.0.0.1`.
     var publicHost: String
-    /// `SIMULATOR_CREDENTIALS_DIR`: where credentials are written, or taken up from an earlier
-    /// start. Default `./carillon-simulator`.
     var credentialsFolder: String
-    /// `SIMULATOR_CA_FILE`: where the CA's certificate is written. Default `ca.pem` in the folder.
     var authorityFile: String
-    /// `SIMULATOR_KAFKA`: whether it hosts librdkafka's mock cluster. Default false.
     var hostsKafka: Bool
-    /// `KAFKA_TOPIC_PREFIX`. Default empty.
     var kafkaTopicPrefix: String
-    /// `KAFKA_PARTITIONS`: of each topic, 1...1000. Default 12.
     var kafkaPartitions: Int
 
     init(reader: ConfigurationReader) throws {
-        let ports = 0...65_535
-        host = reader.string("HTTP_HOST", default: "0.0.0.0")
-        guard !reader.isSetEmpty("HTTP_PORT") else {
+        host = try reader.value(of: HTTPServerConfiguration.Variable.host)
+        guard !reader.isSetEmpty(Variable.controlPort) else {
             throw ConfigurationError("HTTP_PORT", "is empty; the simulator is controlled there")
         }
-        controlPort = try reader.integer("HTTP_PORT", in: ports, default: 8085)
-        providerPort = try reader.integer("HTTP_TLS_PORT", in: ports, default: 8443)
-        sandboxPort = try reader.integer("SIMULATOR_SANDBOX_PORT", in: ports, default: 8444)
-        publicHost = reader.string("SIMULATOR_HOST", default: "127.0.0.1")
-        credentialsFolder = reader.string(
+        controlPort = try reader.value(of: Variable.controlPort)
+        providerPort = try reader.value(of: Variable.providerPort)
+        sandboxPort = try reader.value(of: Variable.sandboxPort)
+        publicHost = try reader.value(of: Variable.publicHost)
+        credentialsFolder = try reader.value(of: Variable.credentialsFolder)
+        authorityFile =
+            try reader.optional(Variable.authorityFile) ?? credentialsFolder + "/ca.pem"
+        hostsKafka = try reader.value(of: Variable.hostsKafka)
+        kafkaTopicPrefix = try reader.value(of: KafkaConfiguration.Variable.topicPrefix)
+        kafkaPartitions = try reader.value(of: Variable.kafkaPartitions)
+    }
+
+    static let variables = Variable.all
+
+    enum Variable {
+        private static let ports = HTTPServerConfiguration.Variable.ports
+
+        static let controlPort = Setting<Int>(
+            "HTTP_PORT",
+            in: ports,
+            default: 8085,
+            "the simulator's control, and MPNS' channels without certificates; 0: any free port"
+        )
+        static let providerPort = Setting<Int>(
+            "HTTP_TLS_PORT",
+            in: ports,
+            default: 8443,
+            "the simulated providers; 0: any free port"
+        )
+        static let sandboxPort = Setting<Int>(
+            "SIMULATOR_SANDBOX_PORT",
+            in: ports,
+            default: 8444,
+            "the simulated sandbox of APNs; 0: any free port"
+        )
+        static let publicHost = Setting<String>(
+            "SIMULATOR_HOST",
+            takes: "an address or a name",
+            default: "127.0.0.1",
+            "the name by which the simulator is reached: token_uri says it, and its certificate"
+        )
+        static let credentialsFolder = Setting<String>(
             "SIMULATOR_CREDENTIALS_DIR",
-            default: "./carillon-simulator"
+            takes: "a folder's path",
+            default: "./carillon-simulator",
+            "where credentials are written, or taken up from an earlier start"
         )
-        authorityFile = reader.string(
+        static let authorityFile = Setting<String>(
             "SIMULATOR_CA_FILE",
-            default: credentialsFolder + "/ca.pem"
+            takes: "a file's path",
+            shown: "ca.pem in the folder",
+            "where the certificate that PROVIDER_CA_FILE names is written"
         )
-        hostsKafka = try reader.boolean("SIMULATOR_KAFKA", default: false)
-        kafkaTopicPrefix = reader.string("KAFKA_TOPIC_PREFIX", default: "")
-        kafkaPartitions = try reader.integer("KAFKA_PARTITIONS", in: 1...1000, default: 12)
+        static let hostsKafka = Setting<Bool>(
+            "SIMULATOR_KAFKA",
+            default: false,
+            "whether it hosts librdkafka's mock cluster, which forgets all when it stops"
+        )
+        static let kafkaPartitions = KafkaConfiguration.Variable.partitions(atMost: 1000)
+
+        static let all: [SettingEntry] = [
+            HTTPServerConfiguration.Variable.host.entry, controlPort.entry, providerPort.entry,
+            sandboxPort.entry, publicHost.entry, credentialsFolder.entry, authorityFile.entry,
+            hostsKafka.entry, KafkaConfiguration.Variable.topicPrefix.entry, kafkaPartitions.entry,
+        ]
     }
 
     /// Names and addresses of the server certificate.

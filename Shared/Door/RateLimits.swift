@@ -1,49 +1,79 @@
 import Observability
 import PushCore
-package import ServiceKit
+package import Settings
 
 /// How much one caller may ask. What is counted by address and by key is counted by each loop for
 /// itself: a connection stays on its loop, so one connection is held to the limit, and callers with
 /// many may come to the limit times the loops times the replicas.
 package struct RateLimits: Sendable, Equatable {
-    /// `RATE_LIMIT_PER_ADDRESS`: requests a second of one address (of IPv6, one /64), 0...1000000.
-    /// Default 0, no limit: behind a load balancer all callers may have one address.
+    /// 0: no limit.
     package var perAddress = 0
-    /// `RATE_LIMIT_PER_KEY`: requests a second with one key of an app, 0...1000000. Default 0, no
-    /// limit: all devices of an app share its app key.
+    /// 0: no limit.
     package var perKey = 0
-    /// `RATE_LIMIT_FAILURES_PER_ADDRESS`: requests a second with wrong credentials of one address,
-    /// 0...1000000; beyond, nothing from there is looked at. Default 10: nobody guesses a key at that
-    /// rate, and a fleet of apps with an old key does not lock its neighbours out. 0: no limit.
+    /// Nobody guesses a key at that rate, and a fleet of apps with an old key does not lock its
+    /// neighbours out. 0: no limit.
     package var failuresPerAddress = 10
-    /// `RATE_LIMIT_BURST`: how many seconds' worth may come at once, 1...3600. Default 10.
     package var burstSeconds = 10
-    /// `HTTP_TRUSTED_PROXIES`: addresses or ranges (`10.0.0.0/8`) whose `X-Forwarded-For` says where
-    /// a request came from. Default none: the peer is the caller. A range that callers are in
-    /// themselves lets them choose their address.
     package var trustedProxies: [AddressRange] = []
 
     package init() {}
 
-    package init(reader: ConfigurationReader) throws(ConfigurationError) {
-        let range = 0...1_000_000
-        perAddress = try reader.integer("RATE_LIMIT_PER_ADDRESS", in: range, default: perAddress)
-        perKey = try reader.integer("RATE_LIMIT_PER_KEY", in: range, default: perKey)
-        failuresPerAddress = try reader.integer(
+    package enum Variable {
+        private static let usual = RateLimits()
+        private static let range = 0...1_000_000
+
+        static let perAddress = Setting<Int>(
+            "RATE_LIMIT_PER_ADDRESS",
+            in: range,
+            default: usual.perAddress,
+            "requests a second of one address (of IPv6, one /64), 0: no limit; behind a load balancer"
+                + " all callers may have one"
+        )
+        static let perKey = Setting<Int>(
+            "RATE_LIMIT_PER_KEY",
+            in: range,
+            default: usual.perKey,
+            "requests a second with one key of an app, 0: no limit; all devices of an app share its"
+                + " app key"
+        )
+        static let failuresPerAddress = Setting<Int>(
             "RATE_LIMIT_FAILURES_PER_ADDRESS",
             in: range,
-            default: failuresPerAddress
+            default: usual.failuresPerAddress,
+            "requests a second with wrong credentials of one address, 0: no limit; beyond it short"
+                + " keys from there are not looked at"
         )
-        burstSeconds = try reader.integer("RATE_LIMIT_BURST", in: 1...3600, default: burstSeconds)
-        for text in reader.list("HTTP_TRUSTED_PROXIES") {
-            guard let range = AddressRange(text) else {
-                throw ConfigurationError(
-                    "HTTP_TRUSTED_PROXIES",
-                    "holds \"\(text)\"; it takes addresses and ranges such as 10.0.0.0/8"
-                )
-            }
-            trustedProxies.append(range)
+        static let burstSeconds = Setting<Int>(
+            "RATE_LIMIT_BURST",
+            in: 1...3600,
+            default: usual.burstSeconds,
+            "how many seconds' worth of the three above may come at once"
+        )
+        static let trustedProxies = Setting<[AddressRange]>(
+            "HTTP_TRUSTED_PROXIES",
+            takes: "addresses and ranges such as 10.0.0.0/8, comma-separated",
+            default: [],
+            shown: "",
+            "the proxies whose X-Forwarded-For is believed; callers in such a range choose their"
+                + " address themselves"
+        ) { text in
+            let texts = commaList(text)
+            let ranges = texts.compactMap { AddressRange($0) }
+            return ranges.count == texts.count ? ranges : nil
         }
+
+        package static let all: [SettingEntry] = [
+            perAddress.entry, perKey.entry, failuresPerAddress.entry, burstSeconds.entry,
+            trustedProxies.entry,
+        ]
+    }
+
+    package init(reader: ConfigurationReader) throws(ConfigurationError) {
+        perAddress = try reader.value(of: Variable.perAddress)
+        perKey = try reader.value(of: Variable.perKey)
+        failuresPerAddress = try reader.value(of: Variable.failuresPerAddress)
+        burstSeconds = try reader.value(of: Variable.burstSeconds)
+        trustedProxies = try reader.value(of: Variable.trustedProxies)
     }
 
     /// Where a request came from: the peer, or, where that is a trusted proxy, the last address in

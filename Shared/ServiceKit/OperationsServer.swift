@@ -1,5 +1,6 @@
 internal import HTTPServer
 internal import Observability
+internal import Settings
 
 /// Where a service answers its operators.
 package struct OperationsConfiguration: Sendable {
@@ -16,11 +17,11 @@ package struct OperationsConfiguration: Sendable {
     ///     answers then.
     /// - Throws: Where a variable cannot be used.
     init(_ reader: ConfigurationReader, ownPort: Int?) throws(ConfigurationError) {
-        isApart = reader.optional("OPERATIONS_PORT") != nil
+        isApart = reader.isSet(ServiceVariable.operationsPort)
         if isApart {
             var server = HTTPServerConfiguration(
-                host: reader.string("HTTP_HOST", default: "0.0.0.0"),
-                port: try reader.integer("OPERATIONS_PORT", in: 0...65_535, default: 0)
+                host: try reader.value(of: HTTPServerConfiguration.Variable.host),
+                port: try reader.value(of: ServiceVariable.operationsPort)
             )
             server.surface = "operations"
             self.server = server

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Glibc
 package import Observability
+package import Settings
 
 /// How many loops a service runs.
 package enum LoopCount: Sendable {
@@ -21,7 +22,7 @@ package enum LoopCount: Sendable {
 /// Exit codes: 0 after a graceful stop, 1 when it failed while running, 64 for arguments it does
 /// not know, 78 when it could not be put together.
 ///
-/// `about` is one line for `--help`, `variables` what it says of the service's own. `reading` checks
+/// `about` is one line for `--help`, `variables` those of the service's own. `reading` checks
 /// the configuration; nothing is started before it has succeeded. `parts` makes the parts in the
 /// order of their dependence. It must not wait for other systems: a part does that in its `run`,
 /// and says so in `notReadyReason`. `operationsPort` is for a service without routes of its own: the
@@ -29,14 +30,18 @@ package enum LoopCount: Sendable {
 package func runService<Configuration: Sendable>(
     _ service: String,
     about: String,
-    variables: String = "",
+    variables: [SettingEntry] = [],
     loops: LoopCount = .one,
     operationsPort: Int? = nil,
     reading: (ConfigurationReader) throws -> Configuration,
     parts: (Configuration, ServiceRuntime) async throws -> [any ServicePart]
 ) async -> Never {
     signal(SIGPIPE, SIG_IGN)
-    answerArguments(of: service, about: about, variables: variables)
+    answerArguments(
+        of: service,
+        about: about,
+        variables: ServiceVariable.all(beside: variables, operationsPort: operationsPort)
+    )
     raiseDescriptorLimit()
     let configuration: Configuration
     let runtime: ServiceRuntime
@@ -46,11 +51,7 @@ package func runService<Configuration: Sendable>(
         let reader = try ConfigurationReader.ofProcess()
         format = try? logFormat(reader)
         let log = try makeLog(service, reader)
-        grace = try reader.duration(
-            "SHUTDOWN_GRACE",
-            in: .milliseconds(100)...Duration.seconds(3600),
-            default: .seconds(25)
-        )
+        grace = try reader.value(of: ServiceVariable.shutdownGrace)
         configuration = try reading(reader)
         let operations = try OperationsConfiguration(reader, ownPort: operationsPort)
         runtime = ServiceRuntime(
@@ -168,7 +169,7 @@ private struct ServiceLife {
     }
 }
 
-private func answerArguments(of service: String, about: String, variables: String) {
+private func answerArguments(of service: String, about: String, variables: [SettingEntry]) {
     let options: [Arguments.Option] = [
         .flag("--help", "this text"),
         .flag("--version", "the version"),
@@ -191,9 +192,10 @@ private func answerArguments(of service: String, about: String, variables: Strin
 
                     \(Arguments.help(options))
 
-                    It is configured by environment variables, or by a file of NAME=value lines
-                    named by CARILLON_CONFIG; the environment wins.
-                    \(variables)
+                    It is configured by environment variables, or by a file that CARILLON_CONFIG
+                    names; the environment wins.
+
+                    \(SettingEntry.help(variables))
 
                     """.utf8
                 )
@@ -210,19 +212,12 @@ private func answerArguments(of service: String, about: String, variables: Strin
 }
 
 package func makeLog(_ service: String, _ reader: ConfigurationReader) throws -> Log {
-    let levelName = reader.string("LOG_LEVEL", default: "info")
-    guard let level = LogLevel(name: levelName) else {
-        throw ConfigurationError(
-            "LOG_LEVEL",
-            "is \"\(levelName)\"; it takes one of "
-                + LogLevel.allCases.map(\.name).joined(separator: ", ")
-        )
-    }
+    let level = try reader.value(of: ServiceVariable.logLevel)
     return Log(service: service, level: level, format: try logFormat(reader))
 }
 
 private func logFormat(_ reader: ConfigurationReader) throws -> LogFormat {
-    try reader.oneOf("LOG_FORMAT", default: defaultLogFormat())
+    try reader.optional(ServiceVariable.logFormat) ?? defaultLogFormat()
 }
 
 private func defaultLogFormat() -> LogFormat { isatty(STDOUT_FILENO) == 1 ? .text : .json }

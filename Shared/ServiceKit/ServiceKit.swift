@@ -1,4 +1,4 @@
-// ServiceKit: what each `main` needs. Configuration is read once by `ConfigurationReader`, arguments
+// ServiceKit: what each `main` needs. Configuration is read once (room Settings), arguments
 // by `Arguments`; `runService` owns logs, loops, signals, the grace period and the exit status.
 //
 // Authority: nothing else reads the environment, installs a signal handler or ends the process.

@@ -1,0 +1,77 @@
+package import Settings
+
+extension KafkaConfiguration {
+    package enum Variable {
+        package static let bootstrapServers = Setting<String>(
+            "KAFKA_BOOTSTRAP_SERVERS",
+            takes: "host:port,…",
+            shown: "required",
+            "the brokers that are asked first"
+        )
+        package static let securityProtocol = Setting<String>(
+            "KAFKA_SECURITY_PROTOCOL",
+            takes: "a security.protocol of librdkafka's, such as sasl_ssl",
+            "how the brokers are spoken to"
+        )
+        package static let sasl = SettingFamily(
+            "KAFKA_SASL_",
+            rest: "<PROPERTY>",
+            takes: "the value of librdkafka's property sasl.…",
+            "who we are to the brokers; a dot of the property's name is an underscore here"
+        )
+        package static let properties = SettingFamily(
+            "KAFKA_CONFIG_",
+            rest: "<PROPERTY>",
+            takes: "the value of librdkafka's property",
+            "any property of librdkafka, dots as underscores; those that the promises rest on are"
+                + " refused"
+        )
+        package static let topicPrefix = Setting<String>(
+            "KAFKA_TOPIC_PREFIX",
+            takes: "the beginning of a topic's name",
+            default: "",
+            "put before the name of every topic"
+        )
+
+        package static let all: [SettingEntry] = [
+            bootstrapServers.entry, securityProtocol.entry, sasl.entry, properties.entry,
+            topicPrefix.entry,
+        ]
+
+        /// `KAFKA_PARTITIONS`, for who creates topics.
+        package static func partitions(atMost most: Int) -> Setting<Int> {
+            Setting(
+                "KAFKA_PARTITIONS",
+                in: 1...most,
+                default: 12,
+                "partitions of each topic that is created; more replicas than these stand idle"
+            )
+        }
+    }
+
+    /// Reads all of `Variable` but the topics' prefix, which is no matter of the connection.
+    package init(
+        _ reader: ConfigurationReader,
+        clientID: String
+    ) throws(ConfigurationError) {
+        var properties: [String: String] = [:]
+        for (name, value) in reader.all(of: Variable.sasl) {
+            properties["sasl." + dotted(name)] = value
+        }
+        if let security = try reader.optional(Variable.securityProtocol) {
+            properties["security.protocol"] = security
+        }
+        for (name, value) in reader.all(of: Variable.properties) {
+            properties[dotted(name)] = value
+        }
+        self.init(
+            bootstrapServers: try reader.value(of: Variable.bootstrapServers),
+            properties: properties,
+            clientID: clientID
+        )
+    }
+}
+
+private func dotted(_ name: String) -> String {
+    name.lowercased().split(separator: "_").joined(separator: ".")
+}
