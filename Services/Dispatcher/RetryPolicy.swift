@@ -1,6 +1,6 @@
 import PushCore
 
-/// How often and how patiently a delivery is tried again. The providers' sheets name the lower
+/// How often and how patiently a delivery is tried again. The providers' documentation names the lower
 /// bounds: FCM wants 10 s before the first repeat after a server's error, and Apple allows for a
 /// quarter of an hour.
 enum RetryPolicy {

@@ -1,6 +1,6 @@
 package import JSON
 
-/// A `select` in LeanCloud's CQL (its sheet, section 4): the same questions as a `where`, in words.
+/// A `select` in LeanCloud's CQL: the same questions as a `where`, in words.
 /// Pure, and bounded as a `where` is. What is not built is refused by its name.
 ///
 /// `select *|f1,f2|count(*) from Class [where …] [limit [skip,]n] [order by f [asc|desc],…]`

@@ -1,7 +1,6 @@
 package import JSON
 
-/// Azure's templates: a device says once how its messages look, a send brings only the words (the
-/// sheet of Azure Notification Hubs, section 7).
+/// Azure's templates: a device says once how its messages look, a send brings only the words.
 package enum HubTemplate {
     /// Where an installation keeps what only Azure's surface reads and writes.
     package static let field = "_azure"

@@ -54,7 +54,7 @@ package struct Installation: Sendable, Equatable {
 
 /// A field of an installation that cannot be kept. Names the field, never holds its value.
 package struct InstallationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// LeanCloud's error code (its sheet, section 8).
+    /// LeanCloud's error code.
     package let code: Int
     package let description: String
 

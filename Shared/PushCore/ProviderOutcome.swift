@@ -1,6 +1,6 @@
 /// What one answer of a provider, or its absence, means for one delivery.
 ///
-/// The providers' rooms classify by the tables of their sheets; the dispatcher decides by this
+/// The providers' rooms classify by their providers' tables; the dispatcher decides by this
 /// alone. Only `unregistered` may ever disable a token (promise 9).
 package enum ProviderOutcome: Equatable, Hashable, Sendable {
     /// The provider has taken the notification over.

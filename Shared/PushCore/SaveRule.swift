@@ -9,7 +9,7 @@ package enum SaveRule: Sendable, Equatable {
     /// An installation without an object id is the one that holds its `installationId` or its token.
     /// Whom a save takes a token or an `installationId` from is deleted: a token is one device.
     case leanCloud
-    /// As Parse Server does it (section 10 of the sheet). The id of the caller, who sends it with
+    /// As Parse Server does it. The id of the caller, who sends it with
     /// each call, stands in for a missing `installationId` unless the master key came along: to find
     /// by, never to be kept, as a device may save others than itself.
     case parse(callerInstallationID: String?, isMaster: Bool)

@@ -1,5 +1,5 @@
 /// Which devices are meant by their tags: `follows_mets && (premium || !muted)`, as Azure
-/// Notification Hubs writes it (its sheet, section 5). Pure.
+/// Notification Hubs writes it. Pure.
 ///
 /// `!` binds before `&&`, that before `||`. A device's tags are its channels; `$InstallationId:{…}`
 /// and `$UserId:{…}`, with or without the braces, are tags that each device has by itself.

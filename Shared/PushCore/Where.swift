@@ -1,7 +1,7 @@
 package import JSON
 
-/// Which objects are meant: LeanCloud's and Parse's `where` (their sheet, section 4), read once,
-/// typed and bounded. Pure.
+/// Which objects are meant: LeanCloud's and Parse's `where`, read once, typed and bounded.
+/// Pure. deploy/guides/push-request.md says what it means.
 ///
 /// Its meaning is MongoDB's. An absent field equals `null`, and matches only what says "not"
 /// (`$ne`, `$nin`, `$nor`, `$notInQuery`, `$dontSelect`) and `$exists: false`. Nothing compares
@@ -134,7 +134,7 @@ package struct SortKey: Sendable, Equatable {
 
 /// Why a `where` cannot be used. Names the field and the operator, never holds a value.
 package struct WhereError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// LeanCloud's error code (its sheet, section 8).
+    /// LeanCloud's error code.
     package let code: Int
     /// Empty where it is no field's fault.
     package let field: String

@@ -1,8 +1,7 @@
 package import JSON
 package import PushCore
 
-/// Fills one device's template with a send's words (the sheet of Azure Notification Hubs, section 7).
-/// Pure.
+/// Fills one device's template with a send's words. Pure.
 package struct DeviceTemplate: Sendable {
     private let body: String
     private let headers: JSONObject

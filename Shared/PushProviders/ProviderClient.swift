@@ -34,7 +34,7 @@ package struct ProviderAnswer: Sendable, Equatable {
 ///
 /// Authority: each owns what its credential entitles to (the token it signs or fetches, its
 /// connections where they may not be shared) and is confined to one loop. Renewing a token, and the
-/// one repeat that the provider's sheet allows after it, happen inside; every other retry is the
+/// one repeat that the provider allows after it, happen inside; every other retry is the
 /// caller's. What goes out at once is bounded by what the provider's connections take; the rest waits
 /// here, urgent ones before all others, so the caller bounds what it hands over.
 ///

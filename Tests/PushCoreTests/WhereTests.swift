@@ -75,7 +75,7 @@ struct WhereTests {
         #expect(try test("[]", of: "channels") == .equal(.structure([])))
     }
 
-    @Test("Each operator of the sheet is read")
+    @Test("Each operator of LeanCloud's and Parse's is read")
     func operators() throws {
         #expect(try test("{\"$lt\": 1}") == .compare(.less, .integer(1)))
         #expect(try test("{\"$lte\": \"a\"}") == .compare(.lessOrEqual, .string("a")))

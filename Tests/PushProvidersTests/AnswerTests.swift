@@ -7,7 +7,7 @@ import Testing
 
 private let now = Instant(seconds: 1_700_000_000)
 
-@Suite("APNs' answers mean what its sheet says", .timeLimit(.minutes(1))) struct APNsAnswers {
+@Suite("APNs' answers mean what it says they do", .timeLimit(.minutes(1))) struct APNsAnswers {
     struct Row: CustomTestStringConvertible {
         var status: Int
         var reason: String
@@ -189,7 +189,7 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("FCM's answers mean what its sheet says", .timeLimit(.minutes(1))) struct FCMAnswers {
+@Suite("FCM's answers mean what it says they do", .timeLimit(.minutes(1))) struct FCMAnswers {
     struct Row: CustomTestStringConvertible {
         var http: Int
         var status: String
@@ -349,7 +349,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.providerMessageID == "projects/p/messages/1")
     }
 
-    @Test("Retry-After goes before the sheet's own waits, in both of its forms")
+    @Test("Retry-After goes before the waits of our own, in both of its forms")
     func retryAfter() {
         for (text, seconds) in [("3", 3), ("Tue, 14 Nov 2023 22:15:00 GMT", 100)] {
             let response = HTTPResponse(status: 503, headers: [HTTPField("retry-after", text)])
@@ -373,7 +373,7 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("WNS' answers mean what its sheet says", .timeLimit(.minutes(1))) struct WNSAnswers {
+@Suite("WNS' answers mean what it says they do", .timeLimit(.minutes(1))) struct WNSAnswers {
     struct Row: CustomTestStringConvertible {
         var status: Int
         var headers: [HTTPField] = []

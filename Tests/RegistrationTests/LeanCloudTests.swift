@@ -23,7 +23,7 @@ struct FieldChangesTests {
         #expect(changes.changed == ["name"])
     }
 
-    @Test("Operations work on what is there, and on nothing as the sheet says")
+    @Test("Operations work on what is there, and on nothing as LeanCloud's do")
     func operations() throws {
         let changes = try FieldChanges(
             [

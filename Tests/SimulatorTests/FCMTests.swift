@@ -79,7 +79,7 @@ private struct Sender {
 
 @Suite("Simulator: FCM", .timeLimit(.minutes(1)))
 struct FCMTests {
-    @Test("A signed grant gets a token in the shape of the sheet")
+    @Test("A signed grant gets a token in Google's shape")
     func grant() throws {
         var sender = try Sender()
         let response = try sender.fetch()

@@ -73,8 +73,7 @@ struct HubChannel: Equatable, Sendable {
     }
 }
 
-/// An installation as Azure's clients write and read it (their sheet, section 4), and how it stands in
-/// ours.
+/// An installation as Azure's clients write and read it, and how it stands in ours.
 struct HubInstallation: Equatable, Sendable {
     var id: String
     var userID: String?

@@ -3,7 +3,7 @@ import HTTPServer
 import JSON
 import PushCore
 
-/// What one send of Azure's says, whoever it goes to (the sheet, section 6).
+/// What one send of Azure's says, whoever it goes to.
 struct HubMessage: Equatable, Sendable {
     enum Format: String, Sendable {
         case apple, gcm, fcmv1, windows, windowsphone, template

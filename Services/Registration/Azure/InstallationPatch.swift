@@ -1,6 +1,6 @@
 import JSON
 
-/// Azure's JSON-Patch over one installation (the sheet, section 4): all of it, or nothing.
+/// Azure's JSON-Patch over one installation: all of it, or nothing.
 struct InstallationPatch: Equatable, Sendable {
     private enum Kind: String {
         case add, remove, replace

@@ -3,8 +3,8 @@ import HTTPServer
 import JSON
 import PushCore
 
-/// `Authorization: SharedAccessSignature sr=…&sig=…&se=…&skn=…` (the sheet of Azure Notification
-/// Hubs, section 3).
+/// `Authorization: SharedAccessSignature sr=…&sig=…&se=…&skn=…`, Azure Notification Hubs' proof of
+/// a key.
 ///
 /// Each client writes `sr` its own way, so the signature is checked over the text as it came, and
 /// what the text covers afterwards.

@@ -455,7 +455,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("A push selects, of 10,000 devices, whom LeanCloud's guide and the sheet say")
+    @Test("A push selects, of 10,000 devices, whom LeanCloud's guide and ours say")
     func selectsAsInTheGuide() async throws {
         try await StorageFixture.run { storage in
             let identities = GuideData.identities()

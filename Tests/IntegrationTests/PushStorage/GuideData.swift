@@ -1,7 +1,7 @@
 import JSON
 
 /// Ten thousand installations, the users that some of them belong to, and every condition that
-/// LeanCloud's push guide and its sheet have an example of.
+/// LeanCloud's push guide and its reference have an example of.
 enum GuideData {
     static func identities() -> [JSONObject] {
         (0..<500).map { index in
@@ -83,7 +83,7 @@ enum GuideData {
         #"{"channels": "suitcaseOwners", "deviceType": "android"}"#,
         #"{"channels": "suitcaseOwners", "deviceType": "ios"}"#,
         #"{"channels": "public"}"#, #"{"gameResults": true}"#,
-        // The sheet's rows.
+        // The rows of our own guide.
         #"[{"age": {"$gt": 20}}, {"deviceType": "ios"}]"#, #"{"profile.vip": true}"#,
         #"{"profile": {"vip": true, "plan": "plan0"}}"#, #"{"age": 7}"#, #"{"name": "Ann"}"#,
         #"{"nothing": null, "age": {"$lt": 3}}"#, #"{"age": null}"#,
