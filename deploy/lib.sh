@@ -82,7 +82,7 @@ ensure_packages() {
 }
 
 need_swift() {
-    command -v swift >/dev/null || fail "no Swift toolchain on PATH (6.2 or later: https://swift.org/install)"
+    command -v swift >/dev/null || fail "no Swift toolchain on PATH (6.3: https://swift.org/install)"
 }
 
 # ── Processes ───────────────────────────────────────────────────────────────────────────────────
