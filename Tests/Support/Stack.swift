@@ -8,7 +8,7 @@ import PushStorage
 /// its own. Everything is on this machine, on ports of its own, and gone afterwards.
 ///
 /// On the broker of `KAFKA_BOOTSTRAP_SERVERS` the topics have a prefix; where there is none, the
-/// simulator hosts librdkafka's mock cluster.
+/// simulator hosts librdkafka's mock cluster. `extra` may name another broker, and another prefix.
 package final class Stack: Sendable {
     package let database: TestDatabase
     package let simulatorProcess: ChildProcess
@@ -34,7 +34,7 @@ package final class Stack: Sendable {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let database = try await TestDatabase.make(on: postgres?.url)
-        let prefix = TestEnvironment.unique("e2e-") + "."
+        let prefix = extra["KAFKA_TOPIC_PREFIX"] ?? TestEnvironment.unique("e2e-") + "."
         do {
             let (process, ports) = try await startSimulator(in: folder, prefix: prefix)
             do {
@@ -103,7 +103,7 @@ package final class Stack: Sendable {
         folder: String,
         extra: [String: String]
     ) async throws {
-        var broker = TestEnvironment.kafkaBootstrapServers
+        var broker = extra["KAFKA_BOOTSTRAP_SERVERS"] ?? TestEnvironment.kafkaBootstrapServers
         if broker == nil {
             broker = try await simulatorProcess.event("mock broker")["bootstrap"]?.string
         }
@@ -193,8 +193,8 @@ package final class Stack: Sendable {
     }
 
     /// A new app that holds credentials for all three providers.
-    package func makeApp() async throws -> App {
-        let id = TestEnvironment.unique("app-")
+    package func makeApp(named name: String? = nil) async throws -> App {
+        let id = name ?? TestEnvironment.unique("app-")
         let created = try JSONValue.parse(try await carillon("app", "create", id, "--json"))
         guard let appKey = created["appKey"]?.string, let masterKey = created["masterKey"]?.string
         else { throw TestFailure("app create told no keys") }

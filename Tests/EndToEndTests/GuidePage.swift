@@ -1,0 +1,85 @@
+import Foundation
+import Support
+
+/// A page for people, and what it shows in fenced blocks.
+struct GuidePage {
+    struct Block {
+        /// What stands behind the fence: `sh run`.
+        let info: String
+        let text: String
+    }
+
+    static let root = URL(filePath: #filePath).deletingLastPathComponent()
+        .appending(path: "../..").standardizedFileURL
+
+    let blocks: [Block]
+
+    init(_ name: String) throws {
+        let text = try String(contentsOf: Self.root.appending(path: name), encoding: .utf8)
+        var blocks: [Block] = []
+        var open: (info: String, lines: [String])?
+        for line in text.components(separatedBy: "\n") {
+            if line.hasPrefix("```") {
+                if let block = open {
+                    blocks.append(
+                        Block(info: block.info, text: block.lines.joined(separator: "\n"))
+                    )
+                    open = nil
+                } else {
+                    open = (String(line.dropFirst(3)), [])
+                }
+            } else {
+                open?.lines.append(line)
+            }
+        }
+        guard open == nil else { throw TestFailure("\(name) leaves a fenced block open") }
+        self.blocks = blocks
+    }
+
+    var runs: Int { blocks.count { $0.info == "sh run" } }
+
+    /// Its commands in one shell, from top to bottom, up to the first that fails.
+    var script: String? {
+        guard runs > 0 else { return nil }
+        var script = "set -eEuo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
+        for (index, block) in blocks.enumerated() where block.info == "sh run" {
+            script += "printf '\\n\(Self.mark) \(index)\\n'\n\(block.text)\n"
+        }
+        return script
+    }
+
+    /// What blocks say is shown (`text shown`, an `…` stands for anything) and the commands before
+    /// them did not.
+    func missing(in output: String) -> [String] {
+        let shown = output.components(separatedBy: Self.mark + " ").dropFirst()
+        var lines: [Int: [String]] = [:]
+        for part in shown {
+            let all = part.components(separatedBy: "\n")
+            if let index = all.first.flatMap({ Int($0) }) { lines[index] = Array(all.dropFirst()) }
+        }
+        var missing: [String] = []
+        var last = 0
+        for (index, block) in blocks.enumerated() {
+            if block.info == "sh run" { last = index }
+            guard block.info == "text shown" else { continue }
+            for line in block.text.components(separatedBy: "\n") {
+                let isThere = (lines[last] ?? []).contains { Self.matches($0, line) }
+                if !isThere { missing.append(line) }
+            }
+        }
+        return missing
+    }
+
+    private static let mark = "=== block"
+
+    private static func matches(_ line: String, _ pattern: String) -> Bool {
+        let parts = pattern.components(separatedBy: "…")
+        var rest = line[...]
+        for (number, part) in parts.enumerated() where !part.isEmpty {
+            guard let found = rest.range(of: part) else { return false }
+            if number == 0 && found.lowerBound != rest.startIndex { return false }
+            rest = rest[found.upperBound...]
+        }
+        return parts.last == "" || rest.isEmpty
+    }
+}

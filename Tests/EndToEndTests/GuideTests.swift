@@ -1,0 +1,138 @@
+import Foundation
+import JSON
+import Kafka
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// What the pages for people show is run as it stands there, page after page in the order in which
+    /// one would read them, on a stack as `deploy/run` starts it. The word behind a fenced block's
+    /// language says what becomes of it; `deploy/check` refuses a block without one.
+    @Suite("The pages for people", .timeLimit(.minutes(3)))
+    struct GuideTests {
+        /// Those that create something come before those that use it.
+        private static let pages = [
+            "README.md", "deploy/guides/operating.md", "deploy/guides/push-request.md",
+            "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
+            "deploy/guides/installations.md", "deploy/guides/promises.md",
+            "deploy/guides/security.md",
+            "deploy/guides/privacy.md", "deploy/guides/variables.md", "Services/README.md",
+            "Shared/README.md",
+        ]
+
+        @Test("No page is left out")
+        func pagesAreAll() throws {
+            let guides = try FileManager.default
+                .contentsOfDirectory(atPath: GuidePage.root.appending(path: "deploy/guides").path)
+            for guide in guides {
+                #expect(Self.pages.contains("deploy/guides/\(guide)"))
+            }
+        }
+
+        @Test("Every command of the README and the guides succeeds, and shows what its page says")
+        func commandsRun() async throws {
+            try await Self.withStack { stack, app, registration in
+                var environment = stack.environment
+                environment["REGISTRATION"] = registration
+                environment["APP_KEY"] = app.appKey
+                environment["MASTER_KEY"] = app.masterKey
+                environment["HOME"] = stack.folder
+                let bin = URL(filePath: Stack.executable("carillon")).deletingLastPathComponent()
+                    .path
+                environment["PATH"] = "\(bin):/usr/local/bin:/usr/bin:/bin"
+                var blocks = 0
+                for name in Self.pages {
+                    let page = try GuidePage(name)
+                    guard let script = page.script else { continue }
+                    let answer = try await run(
+                        "/usr/bin/timeout",
+                        ["60", "/bin/bash", "-c", "cd '\(stack.folder)'\n\(script)"],
+                        environment: environment
+                    )
+                    #expect(
+                        answer.exit == .status(0),
+                        "\(name): \(answer.errors.suffix(2000))\n\(answer.output.suffix(2000))"
+                    )
+                    for text in page.missing(in: answer.output) {
+                        Issue.record(
+                            "\(name) says that it shows \"\(text)\", not:\n\(answer.output)"
+                        )
+                    }
+                    blocks += page.runs
+                }
+                #expect(blocks > 8)
+            }
+        }
+
+        @Test(
+            "Every push request of the guides is accepted, and an outcome has the fields they show"
+        )
+        func requestsAreAccepted() async throws {
+            try await Self.withStack { stack, app, registration in
+                let blocks = try Self.pages.flatMap { try GuidePage($0).blocks }
+                let requests = blocks.filter { $0.info == "json push-request" }
+                #expect(requests.count > 2)
+                for block in requests {
+                    let shown = try #require(try JSONValue.parse(block.text).object)
+                    // Over HTTP the credentials say the app, and an id is the service's to give.
+                    let fields =
+                        shown.filter { !["app", "id", "source"].contains($0.key) }
+                        .map { ($0.key, $0.value) } + [("dry_run", true)]
+                    let answer = try await http(
+                        "POST",
+                        "\(registration)/1.1/push",
+                        headers: app.masterHeaders,
+                        body: .object(JSONObject(fields))
+                    )
+                    #expect(answer.status == 200, "\(answer.text)\n\(block.text)")
+                }
+                let outcome = try #require(blocks.first { $0.info == "json outcome" })
+                try await stack.send([
+                    "id": "hello-1", "app": .string(app.id), "data": ["alert": "Hello"],
+                    "tokens": [
+                        [
+                            "platform": "apns", "environment": "production",
+                            "token": .string(String(repeating: "ab", count: 32)),
+                        ]
+                    ],
+                ])
+                let told = try #require(try await stack.outcomes(1, event: "hello-1").first?.object)
+                let shown = try #require(try JSONValue.parse(outcome.text).object)
+                #expect(
+                    Set(told.map(\.key)).subtracting(["installationId"])
+                        == Set(shown.map(\.key)).subtracting(["installationId"])
+                )
+            }
+        }
+
+        /// A stack whose topics have no prefix, with the app that the pages speak of and, in its folder,
+        /// the files that they name.
+        private static func withStack(
+            _ body: (Stack, Stack.App, _ registration: String) async throws -> Void
+        ) async throws {
+            let cluster = try MockKafkaCluster()
+            defer { cluster.close() }
+            for topic in ["push.requests", "push.outcomes", "push.dead-letters"] {
+                try cluster.createTopic(topic, partitions: 2)
+            }
+            try await Stack.with([
+                "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrapServers, "KAFKA_TOPIC_PREFIX": "",
+            ]) { stack in
+                let app = try await stack.makeApp(named: "bells")
+                let files = """
+                    cd '\(stack.folder)'
+                    cp credentials/apns.p8 AuthKey.p8
+                    cp credentials/service-account.json .
+                    echo secret >secret.txt
+                    openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=shop -keyout key.pem -out cert.pem
+                    """
+                _ = try await run("/bin/bash", ["-euc", files]).successful("the pages' files")
+                let registration = try await stack.start("carillon-registration")
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                try await body(stack, app, registration.url)
+                await dispatcher.process.stop()
+                await registration.process.stop()
+            }
+        }
+    }
+}
