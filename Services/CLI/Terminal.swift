@@ -74,12 +74,15 @@ extension JSONValue {
         }
     }
 
-    /// `keyId` as people write it: `key id`.
+    /// `keyId` and `keyID` as people write them: `key id`.
     private static func words(of name: String) -> String {
-        String(
-            name.flatMap { letter -> [Character] in
-                letter.isUppercase ? [" ", Character(letter.lowercased())] : [letter]
-            }
-        )
+        var words = ""
+        var isInCapitals = true
+        for letter in name {
+            if letter.isUppercase && !isInCapitals { words.append(" ") }
+            words += letter.lowercased()
+            isInCapitals = letter.isUppercase
+        }
+        return words
     }
 }
