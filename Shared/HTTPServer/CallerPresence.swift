@@ -78,6 +78,34 @@ package final class CallerPresence: Sendable {
 
     // MARK: Answers in the making
 
+    /// Its connection's, from when its handler begins.
+    nonisolated(unsafe) private var room: AnswerRoom?
+    nonisolated(unsafe) private var isInRoom = false
+
+    func use(_ room: AnswerRoom) { lock.withLock { unsafe self.room = room } }
+
+    /// Before an answer is made that may be large: waits until its connection has room for another. On
+    /// the handler's loop.
+    ///
+    /// - Throws: `CancellationError` once the caller has gone.
+    package func waitForRoom() async throws {
+        let room = lock.withLock { unsafe isInRoom ? nil : self.room }
+        guard let room else { return }
+        try await whileThere { [self] in
+            try await room.enter()
+            lock.withLock { unsafe isInRoom = true }
+        }
+    }
+
+    /// The answer is its connection's, whole, or nobody makes it any more. On the loop.
+    func leaveRoom() {
+        let left = lock.withLock {
+            defer { unsafe isInRoom = false }
+            return unsafe isInRoom ? room : nil
+        }
+        left?.leave()
+    }
+
     /// Counts a part of an answer that is gathered before it is sent, until it is. On the handler's
     /// loop.
     ///

@@ -70,6 +70,10 @@ final class Connection: @unchecked Sendable {
     /// When the peer ended its side while it had an answer to wait for.
     private var leftAt: ContinuousClock.Instant?
     private var streams: [Int: HTTPBodyWriter] = [:]
+    private lazy var answerRoom = AnswerRoom(
+        limit: server.configuration.maximumHeldAnswerBytesPerConnection,
+        on: server.loop
+    ) { [weak self] in self?.heldBytes ?? 0 }
 
     /// Beyond it a driver makes no further output until the peer has read.
     private static let congestionBytes = 256 * 1024
@@ -309,6 +313,7 @@ final class Connection: @unchecked Sendable {
         let held = heldBytes
         server.countHeldBytes(of: self, held, before: countedBytes)
         countedBytes = held
+        answerRoom.admit()
     }
 
     private func lookAtPace() {
@@ -356,6 +361,7 @@ final class Connection: @unchecked Sendable {
     /// Runs a handler; its answer comes to the driver, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
         handlers[ticket] = Handler(request: progress)
+        progress.request.caller.use(answerRoom)
         let task = Task.immediate(executorPreference: server.loop) { [self] in
             await handle(progress, ticket)
         }
@@ -374,7 +380,7 @@ final class Connection: @unchecked Sendable {
     private func deliver(_ progress: RequestInProgress, _ ticket: Int) -> HTTPBodyWriter? {
         let response = progress.takeResponse()
         guard response.stream != nil else {
-            answered(ticket, held(response, of: progress))
+            answered(ticket, held(response, of: progress), to: progress)
             return nil
         }
         return startStream(response, of: progress, ticket)
@@ -399,10 +405,15 @@ final class Connection: @unchecked Sendable {
         return server.router.errorResponse(problem, progress.request)
     }
 
-    private func answered(_ ticket: Int, _ response: HTTPServerResponse) {
+    private func answered(
+        _ ticket: Int,
+        _ response: HTTPServerResponse,
+        to progress: RequestInProgress
+    ) {
         server.loop.checkIsolated()
         handlers.removeValue(forKey: ticket)
         driver?.answered(ticket, response)
+        progress.request.caller.leaveRoom()
         countHeldBytes()
     }
 
@@ -418,7 +429,7 @@ final class Connection: @unchecked Sendable {
         guard let writer = HTTPBodyWriter(response, progress, ticket, self),
             driver?.startStream(ticket, response) == true
         else {
-            answered(ticket, response)
+            answered(ticket, response, to: progress)
             return nil
         }
         server.instruments.streams.add(1)
@@ -438,6 +449,7 @@ final class Connection: @unchecked Sendable {
         server.loop.checkIsolated()
         server.instruments.streams.add(-1)
         handlers.removeValue(forKey: ticket)
+        writer.progress.request.caller.leaveRoom()
         server.record(writer.progress, writer.response)
         guard streams.removeValue(forKey: ticket) != nil else { return }
         writer.end(.disconnected)

@@ -164,13 +164,12 @@ final class ServerLoop: @unchecked Sendable {
     /// closed in vain.
     ///
     /// - Returns: False where there is none, and it is too early to tell who reads slowly.
-    func makeRoom(for bytes: Int) -> Bool {
+    func makeRoom(for bytes: Int, at now: ContinuousClock.Instant = .now) -> Bool {
         let limit = configuration.maximumHeldAnswerBytes
         // Or one that is larger than all of it had room only where nobody else has an answer.
         let needed = min(bytes, limit / 2)
         func missing() -> Int { heldAnswerBytes.load(ordering: .relaxed) + needed - limit }
         if missing() <= 0 { return true }
-        let now = ContinuousClock.now
         for candidates in [Array(holders.values), Array(connections.values)] {
             let slowest =
                 candidates

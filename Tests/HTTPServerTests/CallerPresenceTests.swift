@@ -63,6 +63,27 @@ struct CallerPresenceTests {
         }
     }
 
+    /// Its handler has not failed: nobody waited, and whoever still reads is told so.
+    @Test func whoLeftIsToldSoAndIsNoFailure() async throws {
+        let (begun, begins) = AsyncStream.makeStream(of: Void.self)
+        try await withServer(routes: { router, _ in
+            router.on(.get, "/") { request in
+                try await request.caller.whileThere {
+                    begins.yield()
+                    while true { try await Task.sleep(for: .seconds(3600)) }
+                }
+                return .text("never")
+            }
+        }) { server in
+            let wire = try Wire(port: server.port)
+            defer { wire.close() }
+            try await wire.send(get)
+            _ = await first(of: begun)
+            wire.endOutput()
+            #expect(try replies(try await wire.receiveAll()).map(\.status) == [408])
+        }
+    }
+
     @Test func aStreamThatIsResetEndsWhatItAskedAndNoOther() async throws {
         try await withAsker { server, begun, ended in
             let wire = try await FrameWire(port: server.port)
