@@ -15,6 +15,11 @@ extension Caller {
         return try await visit.presence.whileThere(question)
     }
 
+    /// Before an answer is made that may be large: waits for its turn among those of its connection.
+    ///
+    /// - Throws: `CancellationError` once the caller has gone.
+    package func waitForRoom() async throws { try await visit?.presence.waitForRoom() }
+
     /// Counts a part of an answer that is gathered, by the size of its text.
     ///
     /// - Returns: False where there is no room for more of it.

@@ -116,5 +116,62 @@ extension EndToEndTests {
                 #expect(await service.process.stop() == .status(0))
             }
         }
+
+        @Test("A large answer is made as it is read: nobody holds the whole of it for a slow peer")
+        func slowReaders() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                let (count, text) = (60, String(repeating: "x", count: 200_000))
+                for number in 0..<count {
+                    let saved = try await http(
+                        "POST",
+                        service.url + "/1.1/installations",
+                        headers: app.clientHeaders,
+                        body: [
+                            "deviceType": "android", "installationId": .string("phone-\(number)"),
+                            "text": .string(text), "number": JSONValue(number),
+                        ]
+                    )
+                    #expect(saved.status == 201)
+                }
+                func held() async throws -> Int {
+                    let metrics = try await http("GET", service.url + "/metrics").text
+                    let line = metrics.split(separator: "\n").first {
+                        $0.hasPrefix("http_server_held_answer_bytes")
+                    }
+                    return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
+                }
+                let leanCloud = [
+                    "GET /1.1/installations?order=-number&limit=100&count=1",
+                    "GET /1.1/scan/classes/_Installation?scan_key=-number&limit=100",
+                ]
+                let parse = "GET /parse/classes/_Installation?order=-number&limit=100&count=1"
+                for line in leanCloud + [parse] {
+                    let port = try #require(URLComponents(string: service.url)?.port)
+                    let peer = try LoopbackSocket(port: UInt16(port))
+                    defer { peer.close() }
+                    let key = line == parse ? "X-Parse-Master-Key: \(app.masterKey)" : "X-A: b"
+                    let request = """
+                        \(line) HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-LC-Id: \(app.id)\r\n\
+                        X-LC-Key: \(app.masterKey),master\r\n\
+                        X-Parse-Application-Id: \(app.id)\r\n\(key)\r\n\r\n
+                        """
+                    try peer.send(Array(request.utf8))
+                    let first = try await onThread { try peer.receive() }
+                    // Its peer takes no more now than the two systems do.
+                    #expect(try await held() < 1 << 20, "\(line)")
+                    let rest = try await onThread { try peer.receiveAll() }
+                    let answer = try Support.parse(first + rest, of: line)
+                    let results = try #require(answer.json?["results"]?.array)
+                    let numbers = results.compactMap { $0["number"]?.integer }
+                    #expect(numbers == (0..<count).reversed(), "\(line)")
+                    #expect(results.allSatisfy { $0["text"]?.string == text })
+                    let counted = line.hasSuffix("count=1") ? "count" : "cursor"
+                    #expect(answer.json?[counted] == (counted == "count" ? 60 : .null))
+                }
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
     }
 }

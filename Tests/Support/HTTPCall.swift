@@ -64,7 +64,7 @@ package func http(
 }
 
 /// Reads an answer that ended with its connection.
-private func parse(_ answer: [UInt8], of call: String) throws -> HTTPAnswer {
+package func parse(_ answer: [UInt8], of call: String) throws -> HTTPAnswer {
     let end = Array("\r\n\r\n".utf8)
     guard let split = answer.firstRange(of: end) else {
         throw TestFailure("\(call): no whole answer, \(answer.count) bytes")
@@ -152,6 +152,14 @@ package struct LoopbackSocket {
             guard count > 0 else { throw TestFailure("the connection was closed to us") }
             sent += count
         }
+    }
+
+    /// What has come, if only a part; waits for the first of it.
+    package func receive() throws -> [UInt8] {
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        let count = unsafe recv(descriptor, &buffer, buffer.count, 0)
+        guard count > 0 else { throw TestFailure("the connection was ended, or silent") }
+        return Array(buffer[0..<count])
     }
 
     package func receiveAll() throws -> [UInt8] {

@@ -156,6 +156,8 @@ struct LeanCloudAnswer: Sendable {
     var status = 200
     var body: JSONValue
     var location: String?
+    /// The body's `results`, where they are too many to be made at once.
+    var later: LaterObjects?
 
     init(_ body: JSONValue, status: Int = 200, location: String? = nil) {
         self.body = body
@@ -165,7 +167,19 @@ struct LeanCloudAnswer: Sendable {
 
     static let empty = LeanCloudAnswer([:])
 
+    /// What a query found, with other members beside its results.
+    init(_ found: ObjectOperations.Found, beside others: JSONObject) {
+        later = found.later
+        var object = others
+        if later == nil {
+            object = ["results": .array(found.results.map(JSONValue.object))]
+            for (name, value) in others { object[name] = value }
+        }
+        body = .object(object)
+    }
+
     var response: HTTPServerResponse {
+        if let later { return later.response(beside: body.object ?? [:]) }
         var response = HTTPServerResponse.json(body, status: status)
         if let location { response.headers["location"] = location }
         return response

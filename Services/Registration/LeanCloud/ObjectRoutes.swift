@@ -78,11 +78,10 @@ extension LeanCloudSurface {
         let found = try await objects.find(
             objectClass,
             try call.query(),
-            caller: call.caller
+            caller: call.caller,
+            mayBeLater: !call.isInBatch
         )
-        var answer: JSONObject = ["results": .array(found.results.map(JSONValue.object))]
-        if let count = found.count { answer["count"] = JSONValue(count) }
-        return LeanCloudAnswer(.object(answer))
+        return LeanCloudAnswer(found, beside: found.count.map { ["count": JSONValue($0)] } ?? [:])
     }
 
     private func update(

@@ -45,22 +45,24 @@ extension LeanCloudSurface {
         case .skipping(let count): query.skip = count
         }
         query.order = isByID ? [first] : [first, SortKey(path: id, isDescending: false)]
-        let found = try await objects.page(objectClass, query, caller: call.caller)
-        let results = found.results
+        let found = try await objects.page(
+            objectClass,
+            query,
+            caller: call.caller,
+            mayBeLater: !call.isInBatch
+        )
+        let count = found.later?.count ?? found.results.count
+        let last = found.later?.last ?? found.results.last?["objectId"]?.string
         var next: ScanCursor?
-        if found.isCut || results.count == query.limit, let last = results.last?["objectId"]?.string
-        {
+        if found.isCut || count == query.limit, let last {
             next = ScanCursor(
                 className: name,
                 key: key,
-                place: isByID ? .behind(last) : .skipping(query.skip + results.count),
+                place: isByID ? .behind(last) : .skipping(query.skip + count),
                 end: now.adding(milliseconds: ScanCursor.lifetimeInMilliseconds)
             )
         }
-        return LeanCloudAnswer([
-            "results": .array(results.map(JSONValue.object)),
-            "cursor": next.map { .string($0.text) } ?? .null,
-        ])
+        return LeanCloudAnswer(found, beside: ["cursor": next.map { .string($0.text) } ?? .null])
     }
 
     private func cloudQuery(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
@@ -92,13 +94,15 @@ extension LeanCloudSurface {
         query.skip = cql.skip
         query.wantsCount = cql.isCount
         query.selection = try KeySelection(cql.keys.joined(separator: ","))
-        let found = try await objects.find(objectClass, query, caller: call.caller)
-        var answer: JSONObject = [
-            "results": .array(found.results.map(JSONValue.object)),
-            "className": .string(cql.className),
-        ]
-        if let count = found.count { answer["count"] = JSONValue(count) }
-        return LeanCloudAnswer(.object(answer))
+        let found = try await objects.find(
+            objectClass,
+            query,
+            caller: call.caller,
+            mayBeLater: !call.isInBatch
+        )
+        var others: JSONObject = ["className": .string(cql.className)]
+        if let count = found.count { others["count"] = JSONValue(count) }
+        return LeanCloudAnswer(found, beside: others)
     }
 }
 

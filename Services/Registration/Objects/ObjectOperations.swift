@@ -310,6 +310,8 @@ struct ObjectOperations: Sendable {
         var count: Int?
         /// There are more than these, which is as much as one answer may hold.
         var isCut = false
+        /// In place of `results`, where they are to be read while the answer is taken.
+        var later: LaterObjects?
     }
 
     /// The objects that a query finds.
@@ -318,18 +320,21 @@ struct ObjectOperations: Sendable {
     func find(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
-        caller: Caller
+        caller: Caller,
+        mayBeLater: Bool = false
     ) async throws -> Found {
-        let found = try await page(objectClass, query, caller: caller)
+        let found = try await page(objectClass, query, caller: caller, mayBeLater: mayBeLater)
         guard !found.isCut else { throw PageTooLarge() }
         return found
     }
 
-    /// The same as far as one answer goes, for clients that can tell, and ask for the rest.
+    /// The same as far as one answer goes, for clients that can tell, and ask for the rest. What is
+    /// large may be read later, part by part, where the answer can be made so.
     func page(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
-        caller: Caller
+        caller: Caller,
+        mayBeLater: Bool = false
     ) async throws -> Found {
         try requireFinder(caller, of: objectClass)
         try caller.requireAskable(
@@ -337,11 +342,35 @@ struct ObjectOperations: Sendable {
             order: query.order,
             of: objectClass.className
         )
-        let app = caller.appID
+        try await caller.waitForRoom()
         let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
         guard query.limit > 0 else { return Found(results: [], count: count) }
-        let objects: [JSONObject]
-        let isCut: Bool
+        // What pointers stand for is weighed once it is read, which has to be before the answer begins.
+        let mayBeLater = mayBeLater && query.include.isEmpty
+        let (objects, isCut) = try await first(
+            mayBeLater ? PageBound.partBytes : PageBound.bytes,
+            of: objectClass,
+            query,
+            caller
+        )
+        try caller.checkPresence()
+        if mayBeLater, isCut { return try await later(objectClass, query, caller, count: count) }
+        let whole = try await including(query.include, in: objects, caller)
+        return Found(
+            results: whole.map(query.selection.apply(to:)),
+            count: count,
+            isCut: isCut
+        )
+    }
+
+    /// The first bytes of what a query finds, in whole objects.
+    private func first(
+        _ bytes: Int,
+        of objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        _ caller: Caller
+    ) async throws -> (objects: [JSONObject], isCut: Bool) {
+        let app = caller.appID
         switch objectClass {
         case .installation:
             let page = try await caller.asking { [database] in
@@ -350,10 +379,11 @@ struct ObjectOperations: Sendable {
                     where: query.condition,
                     order: query.order,
                     limit: query.limit,
-                    skip: query.skip
+                    skip: query.skip,
+                    bytes: bytes
                 )
             }
-            (objects, isCut) = (page.elements.map(\.wholeObject), page.isCut)
+            return (page.elements.map(\.wholeObject), page.isCut)
         case .identity:
             let page = try await caller.asking { [database] in
                 try await database.identities.page(
@@ -361,10 +391,11 @@ struct ObjectOperations: Sendable {
                     where: query.condition,
                     order: query.order,
                     limit: query.limit,
-                    skip: query.skip
+                    skip: query.skip,
+                    bytes: bytes
                 )
             }
-            (objects, isCut) = (page.elements.map { shown($0, to: caller) }, page.isCut)
+            return (page.elements.map { shown($0, to: caller) }, page.isCut)
         case .pushRecord:
             let page = try await caller.asking { [database] in
                 try await database.pushes.page(
@@ -372,22 +403,19 @@ struct ObjectOperations: Sendable {
                     where: query.condition,
                     order: query.order,
                     limit: query.limit,
-                    skip: query.skip
+                    skip: query.skip,
+                    bytes: bytes
                 )
             }
-            let platforms = try await platforms(of: page.elements)
-            objects = page.elements.map {
-                PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
-            }
-            isCut = page.isCut
+            return (try await records(of: page.elements), page.isCut)
         }
-        try caller.checkPresence()
-        let whole = try await including(query.include, in: objects, caller)
-        return Found(
-            results: whole.map(query.selection.apply(to:)),
-            count: count,
-            isCut: isCut
-        )
+    }
+
+    func records(of pushes: [StoredPush]) async throws -> [JSONObject] {
+        let platforms = try await platforms(of: pushes)
+        return pushes.map {
+            PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
+        }
     }
 
     private func count(
@@ -579,7 +607,7 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    private func shown(_ identity: Identity, to caller: Caller) -> JSONObject {
+    func shown(_ identity: Identity, to caller: Caller) -> JSONObject {
         var object = identity.wholeObject
         guard !caller.isMaster else { return object }
         for field in HiddenFields.names { object.removeValue(forKey: field) }

@@ -20,6 +20,7 @@ package struct ParseCall: Sendable, Equatable {
     package var installationID: String?
     /// Names the repeats of one call.
     package var requestID: String?
+    package var isInBatch = false
 
     package static let prefix = "parse"
     static let maximumDepth = BodyLimits.depth
@@ -70,6 +71,7 @@ package struct ParseCall: Sendable, Equatable {
             throw ObjectError(code: 107, "A path of the batch cannot be used.")
         }
         self = batch
+        isInBatch = true
         self.method = method
         requestID = nil
         parameters = body

@@ -25,8 +25,11 @@ extension ParseSurface {
         var body: JSONValue
         var location: String?
         var pushStatusID: String?
+        /// The body's `results`, where they are too many to be made at once.
+        var later: LaterObjects?
 
         var response: HTTPServerResponse {
+            if let later { return later.response(beside: body.object ?? [:]) }
             var response = HTTPServerResponse.json(body, status: status)
             if let location { response.headers["Location"] = location }
             if let pushStatusID { response.headers["X-Parse-Push-Status-Id"] = pushStatusID }
@@ -124,10 +127,16 @@ extension ParseSurface {
         let found =
             objectClass == .pushRecord
             ? try await pushStatuses(query, caller)
-            : try await objects.find(objectClass, query, caller: caller)
-        var body: JSONObject = ["results": .array(found.results.map { .object($0) })]
+            : try await objects.find(
+                objectClass,
+                query,
+                caller: caller,
+                mayBeLater: !question.call.isInBatch
+            )
+        var body: JSONObject = [:]
+        if found.later == nil { body["results"] = .array(found.results.map { .object($0) }) }
         if let count = found.count { body["count"] = JSONValue(count) }
-        return Answer(body: .object(body))
+        return Answer(body: .object(body), later: found.later)
     }
 
     private func update(_ objectClass: ObjectClass, _ question: ParseQuestion) async throws

@@ -151,14 +151,39 @@ package struct IdentityStore: Sendable {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// The same as far as one answer goes.
+    /// The same as far as one answer goes, or the first `bytes` of it.
     package func page(
         app: String,
         where condition: Where = .everything,
         order: [SortKey] = [],
         limit: Int = 100,
-        skip: Int = 0
+        skip: Int = 0,
+        bytes: Int = PageBound.bytes
     ) async throws -> ObjectPage<Identity> {
+        let rows = try await rows(app, condition, order, limit, skip, .whole(bytes: bytes))
+        return try PageBound.read(rows, bytes: bytes, Self.identity)
+    }
+
+    /// Which they are, as far as one answer goes.
+    package func places(
+        app: String,
+        where condition: Where,
+        order: [SortKey],
+        limit: Int,
+        skip: Int
+    ) async throws -> ObjectPlaces {
+        let rows = try await rows(app, condition, order, limit, skip, .places("id"))
+        return try PageBound.places(rows)
+    }
+
+    private func rows(
+        _ app: String,
+        _ condition: Where,
+        _ order: [SortKey],
+        _ limit: Int,
+        _ skip: Int,
+        _ pageRows: PageRows
+    ) async throws -> [PostgresRow] {
         let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
         if condition.isIndexed(in: .identities) {
             var compiler = WhereCompiler(app: app, parameters: [.text(app)])
@@ -169,12 +194,11 @@ package struct IdentityStore: Sendable {
                 skip: skip,
                 in: .identities,
                 columns: Self.columns,
-                weight: Self.weight
+                weight: Self.weight,
+                pageRows
             )
             let rows = try await database.ask(statement, compiler.parameters).rows
-            if let few = try WhereCompiler.few(in: rows) {
-                return try PageBound.read(few, Self.identity)
-            }
+            if let few = try WhereCompiler.few(in: rows) { return few }
         }
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let selected = try compiler.identities(condition, as: "n")
@@ -185,11 +209,12 @@ package struct IdentityStore: Sendable {
             SELECT \(Self.columns) FROM identities n WHERE n.app = $1 AND \(selected)
             ORDER BY \(order) LIMIT \(limitName) OFFSET \(skipName)
             """
-        let rows = try await database.ask(
-            PageBound.statement(page, weight: Self.weight),
-            compiler.parameters
-        ).rows
-        return try PageBound.read(Array(rows), Self.identity)
+        return try await Array(
+            database.ask(
+                PageBound.statement(page, weight: Self.weight, pageRows),
+                compiler.parameters
+            ).rows
+        )
     }
 
     /// The bytes of one in an answer.

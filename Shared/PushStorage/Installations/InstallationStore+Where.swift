@@ -16,17 +16,42 @@ extension InstallationStore {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// The same as far as one answer goes.
+    /// The same as far as one answer goes, or the first `bytes` of it.
     package func page(
         app: String,
         where condition: Where,
         order: [SortKey] = [],
         limit: Int = 100,
-        skip: Int = 0
+        skip: Int = 0,
+        bytes: Int = PageBound.bytes
     ) async throws -> ObjectPage<Installation> {
+        let rows = try await rows(app, condition, order, limit, skip, .whole(bytes: bytes))
+        return try PageBound.read(rows, bytes: bytes, InstallationRow.read)
+    }
+
+    /// Which they are, as far as one answer goes.
+    package func places(
+        app: String,
+        where condition: Where,
+        order: [SortKey],
+        limit: Int,
+        skip: Int
+    ) async throws -> ObjectPlaces {
+        let rows = try await rows(app, condition, order, limit, skip, .places("object_id"))
+        return try PageBound.places(rows)
+    }
+
+    private func rows(
+        _ app: String,
+        _ condition: Where,
+        _ order: [SortKey],
+        _ limit: Int,
+        _ skip: Int,
+        _ pageRows: PageRows
+    ) async throws -> [PostgresRow] {
         let (limit, skip) = (min(max(limit, 0), 1000), max(skip, 0))
         if condition.isIndexed(in: .installations),
-            let found = try await queryFew(app, condition, order, limit, skip)
+            let found = try await fewRows(app, condition, order, limit, skip, pageRows)
         {
             return found
         }
@@ -38,11 +63,12 @@ extension InstallationStore {
             ORDER BY \(order) LIMIT \(compiler.bind(.integer(limit)))
             OFFSET \(compiler.bind(.integer(skip)))
             """
-        let rows = try await database.ask(
-            PageBound.statement(page, weight: Self.weight),
-            compiler.parameters
-        ).rows
-        return try PageBound.read(Array(rows), InstallationRow.read)
+        return try await Array(
+            database.ask(
+                PageBound.statement(page, weight: Self.weight, pageRows),
+                compiler.parameters
+            ).rows
+        )
     }
 
     /// The bytes of one in an answer.
@@ -51,13 +77,14 @@ extension InstallationStore {
         """
 
     /// The same where few are selected; `nil` where there are more.
-    private func queryFew(
+    private func fewRows(
         _ app: String,
         _ condition: Where,
         _ order: [SortKey],
         _ limit: Int,
-        _ skip: Int
-    ) async throws -> ObjectPage<Installation>? {
+        _ skip: Int,
+        _ pageRows: PageRows
+    ) async throws -> [PostgresRow]? {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let statement = try compiler.few(
             condition,
@@ -66,12 +93,12 @@ extension InstallationStore {
             skip: skip,
             in: .installations,
             columns: InstallationRow.columns,
-            weight: Self.weight
+            weight: Self.weight,
+            pageRows
         )
-        let rows = try await database.ask(statement, compiler.parameters).rows
-        return try WhereCompiler.few(in: rows).map {
-            try PageBound.read($0, InstallationRow.read)
-        }
+        return try WhereCompiler.few(
+            in: await database.ask(statement, compiler.parameters).rows
+        )
     }
 
     package func count(app: String, where condition: Where) async throws -> Int {

@@ -53,17 +53,39 @@ extension PushStore {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// The same as far as one answer goes.
+    /// The same as far as one answer goes, or the first `bytes` of it.
     package func page(
         app: String,
         where condition: Where,
         order: [SortKey] = [],
         limit: Int = 100,
-        skip: Int = 0
+        skip: Int = 0,
+        bytes: Int = PageBound.bytes
     ) async throws -> ObjectPage<StoredPush> {
-        guard var selection = try Selection(app: app, condition) else {
-            return ObjectPage(elements: [], isCut: false)
-        }
+        let rows = try await rows(app, condition, order, limit, skip, .whole(bytes: bytes))
+        return try PageBound.read(rows, bytes: bytes, Self.push)
+    }
+
+    /// Which they are, as far as one answer goes.
+    package func places(
+        app: String,
+        where condition: Where,
+        order: [SortKey],
+        limit: Int,
+        skip: Int
+    ) async throws -> ObjectPlaces {
+        try PageBound.places(try await rows(app, condition, order, limit, skip, .places("id")))
+    }
+
+    private func rows(
+        _ app: String,
+        _ condition: Where,
+        _ order: [SortKey],
+        _ limit: Int,
+        _ skip: Int,
+        _ pageRows: PageRows
+    ) async throws -> [PostgresRow] {
+        guard var selection = try Selection(app: app, condition) else { return [] }
         let came = try WherePath("createdAt")
         let order = try selection.compiler.order(
             order.isEmpty ? [SortKey(path: came, isDescending: false)] : order,
@@ -77,11 +99,12 @@ extension PushStore {
             SELECT \(Self.columns) FROM (\(selection.source)) n WHERE \(selection.condition)
             ORDER BY \(order) LIMIT \(limit) OFFSET \(skip)
             """
-        let rows = try await database.ask(
-            PageBound.statement(page, weight: Self.weight),
-            selection.compiler.parameters
-        ).rows
-        return try PageBound.read(Array(rows), Self.push)
+        return try await Array(
+            database.ask(
+                PageBound.statement(page, weight: Self.weight, pageRows),
+                selection.compiler.parameters
+            ).rows
+        )
     }
 
     /// The bytes of one in an answer, in which its data stands twice.

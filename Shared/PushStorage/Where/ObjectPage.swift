@@ -15,6 +15,17 @@ package struct ObjectPage<Element: Sendable>: Sendable {
     }
 }
 
+/// Where the objects of a page are, in its order, to be read in parts.
+package struct ObjectPlaces: Sendable {
+    /// Ids; the objects of each part came to about `PageBound.partBytes`, and one object at least.
+    package let parts: [[String]]
+    /// As a page's.
+    package let isCut: Bool
+
+    package var count: Int { parts.reduce(0) { $0 + $1.count } }
+    package var last: String? { parts.last?.last }
+}
+
 /// A page that comes to more bytes than one answer may have.
 package struct PageTooLarge: Error, Sendable, CustomStringConvertible {
     package init() {}
@@ -29,31 +40,92 @@ package enum PageBound {
     /// Of its rows as text, before anything is left out of them.
     package static let bytes = 16 << 20
 
+    /// What is read at once of a page that is read in parts.
+    package static let partBytes = 256 << 10
+
     /// What surrounds the texts of a row in an answer.
     private static let bytesOfRow = 700
 
     /// The rows of `page`, a query that puts them in their order, as far as they come to `bytes`, and
     /// the first that goes beyond, by which `read` knows: Postgres stops there, so that neither it nor
     /// this process holds what nobody will get. A row's own bytes are `weight`, in its columns.
-    static func statement(_ page: String, weight: String, order: String? = nil) -> String {
+    static func statement(
+        _ page: String,
+        weight: String,
+        order: String? = nil,
+        _ rows: PageRows = .whole(bytes: PageBound.bytes)
+    ) -> String {
         """
-        SELECT * FROM (
+        SELECT \(order == nil ? rows.columns : rows.columnsOfFew) FROM (
             SELECT weighed.*, sum(row_bytes) OVER (\(order.map { "ORDER BY \($0)" } ?? "")
                 ROWS UNBOUNDED PRECEDING) AS page_bytes
             FROM (
                 SELECT page.*, \(bytesOfRow) + coalesce(\(weight), 0) AS row_bytes
                 FROM (\(page)) page OFFSET 0) weighed
-        ) n WHERE page_bytes - row_bytes <= \(bytes)\(order.map { " ORDER BY \($0)" } ?? "")
+        ) n WHERE page_bytes - row_bytes <= \(rows.bytes)\(order.map { " ORDER BY \($0)" } ?? "")
         """
     }
 
     static func read<Element: Sendable>(
         _ rows: [PostgresRow],
+        bytes: Int = PageBound.bytes,
         _ element: (PostgresRow) throws -> Element
     ) throws -> ObjectPage<Element> {
+        let (kept, isCut) = try keep(rows, bytes)
+        return ObjectPage(elements: try kept.map(element), isCut: isCut)
+    }
+
+    static func places(_ rows: [PostgresRow]) throws -> ObjectPlaces {
+        let (kept, isCut) = try keep(rows, bytes)
+        var parts: [[String]] = []
+        var end = 0
+        for row in kept {
+            let bytes = try row.integer("page_bytes")
+            if parts.isEmpty || bytes > end {
+                parts.append([])
+                end = try bytes - row.integer("row_bytes") + partBytes
+            }
+            parts[parts.count - 1].append(try row.text("place_id"))
+        }
+        return ObjectPlaces(parts: parts, isCut: isCut)
+    }
+
+    private static func keep(
+        _ rows: [PostgresRow],
+        _ bytes: Int
+    ) throws -> (ArraySlice<PostgresRow>, isCut: Bool) {
         let isCut = try (rows.last?.integer("page_bytes") ?? 0) > bytes
         // One that is too large by itself is shown all the same.
-        let kept = isCut && rows.count > 1 ? rows.dropLast() : rows[...]
-        return ObjectPage(elements: try kept.map(element), isCut: isCut)
+        return (isCut && rows.count > 1 ? rows.dropLast() : rows[...], isCut)
+    }
+}
+
+/// What is read of a page's rows.
+enum PageRows {
+    /// All of each, up to so many bytes.
+    case whole(bytes: Int)
+    /// Which they are, by the column of this name.
+    case places(String)
+
+    var bytes: Int {
+        switch self {
+        case .whole(let bytes): bytes
+        case .places: PageBound.bytes
+        }
+    }
+
+    var columns: String {
+        switch self {
+        case .whole: "*"
+        case .places(let id): "\(id)::text AS place_id, row_bytes, page_bytes"
+        }
+    }
+
+    /// The same where it is told too how many were found.
+    var columnsOfFew: String {
+        switch self {
+        case .whole: columns
+        case .places: "found, is_there, \(columns)"
+        }
     }
 }

@@ -14,7 +14,8 @@ extension WhereCompiler {
         skip: Int,
         in table: WhereTable,
         columns: String,
-        weight: String
+        weight: String,
+        _ pageRows: PageRows = .whole(bytes: PageBound.bytes)
     ) throws(WhereError) -> String {
         let rows = WhereRows(table: table, alias: "n")
         let selected = try bounded(compile(condition, rows))
@@ -37,7 +38,7 @@ extension WhereCompiler {
                 ORDER BY place LIMIT \(bind(.integer(limit)))::bigint
                 OFFSET \(bind(.integer(skip)))::bigint
             )
-            \(PageBound.statement(page, weight: weight, order: "place"))
+            \(PageBound.statement(page, weight: weight, order: "place", pageRows))
             """
     }
 

@@ -1,0 +1,122 @@
+import Apps
+import Door
+import HTTPServer
+import JSON
+import PushCore
+import PushStorage
+
+/// The objects of an answer that is too large to be made at once. Which they are, and that they are not
+/// too many, is known before the answer begins; each part of them is read when its caller has taken
+/// the part before, so that of a slow one no more is held, and no connection to the database.
+///
+/// They are not of one moment: who is gone by then is left out, and who has changed is shown so.
+struct LaterObjects: Sendable {
+    let places: ObjectPlaces
+    /// Those of the ids that there are still, in their order.
+    let read: @Sendable (_ ids: [String]) async throws -> [JSONObject]
+
+    var count: Int { places.count }
+    /// The id of the last.
+    var last: String? { places.last }
+
+    /// The answer: a JSON object with these as its `results`, and with other members.
+    func response(beside others: JSONObject) -> HTTPServerResponse {
+        var response = HTTPServerResponse(
+            status: 200,
+            headers: ["Content-Type": "application/json"]
+        )
+        response.stream = HTTPBodyStream { writer in
+            var text = Array(#"{"results":["#.utf8)
+            var isFirst = true
+            for ids in places.parts {
+                for object in try await read(ids) {
+                    if !isFirst { text.append(UInt8(ascii: ",")) }
+                    isFirst = false
+                    text += JSONValue.object(object).bytes
+                }
+                try await writer.write(text)
+                text = []
+            }
+            text.append(UInt8(ascii: "]"))
+            for (name, value) in others {
+                text.append(UInt8(ascii: ","))
+                text += JSONValue.string(name).bytes
+                text.append(UInt8(ascii: ":"))
+                text += value.bytes
+            }
+            text.append(UInt8(ascii: "}"))
+            try await writer.write(text)
+        }
+        return response
+    }
+}
+
+extension ObjectOperations {
+    /// What a query finds, to be read when its answer is under way.
+    func later(
+        _ objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        _ caller: Caller,
+        count: Int?
+    ) async throws -> Found {
+        let app = caller.appID
+        let places = try await caller.asking { [database] in
+            switch objectClass {
+            case .installation:
+                try await database.installations.places(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            case .identity:
+                try await database.identities.places(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            case .pushRecord:
+                try await database.pushes.places(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip
+                )
+            }
+        }
+        let objects = LaterObjects(places: places) { ids in
+            let found = try await read(ids, objectClass, caller)
+            return ids.compactMap { found[$0].map(query.selection.apply(to:)) }
+        }
+        return Found(results: [], count: count, isCut: places.isCut, later: objects)
+    }
+
+    private func read(
+        _ ids: [String],
+        _ objectClass: ObjectClass,
+        _ caller: Caller
+    ) async throws -> TextMap<JSONObject> {
+        let app = caller.appID
+        var found: TextMap<JSONObject> = [:]
+        switch objectClass {
+        case .installation:
+            for installation in try await database.installations.find(app: app, objectIDs: ids) {
+                found[installation.objectID] = installation.wholeObject
+            }
+        case .identity:
+            for identity in try await database.identities.find(app: app, objectIDs: ids) {
+                found[identity.objectID] = shown(identity, to: caller)
+            }
+        case .pushRecord:
+            let pushes = try await Array(database.pushes.find(Set(ids)).values)
+            for (push, record) in zip(pushes, try await records(of: pushes)) {
+                found[push.id] = record
+            }
+        }
+        return found
+    }
+}
