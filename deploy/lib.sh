@@ -23,7 +23,7 @@ build_packages=(
     libexpat1-dev zlib1g-dev libzstd-dev
 )
 server_packages=(curl jq kcat postgresql procps)
-test_packages=(python3 python3-venv nghttp2-client nodejs shellcheck)
+test_packages=(openssl python3 python3-venv nghttp2-client nodejs shellcheck)
 kafka_packages=(openjdk-17-jre-headless)
 
 installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
