@@ -2,37 +2,6 @@ internal import EventLoop
 internal import HTTP2
 internal import Observability
 
-/// What reads and writes the bytes of one connection, once it is known which protocol they are.
-protocol ProtocolDriver: AnyObject {
-    func received(_ bytes: UnsafeRawBufferPointer)
-    /// The peer sends no more; it may still read.
-    func inputEnded()
-    /// What a slow peer held up is written.
-    func outputDrained()
-    /// Puts into the connection's output what it has been holding back.
-    func fillOutput()
-    func answered(_ ticket: Int, _ response: HTTPServerResponse)
-    /// Sends the head of an answer whose body follows in parts; false when none is to follow.
-    func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool
-    func sendPart(_ ticket: Int, _ bytes: [UInt8])
-    /// The bytes of an answer that the peer has not taken.
-    func backlog(_ ticket: Int) -> Int
-    /// Of answers that it has not put into the connection's output: in memory, and not let through.
-    var heldBytes: Int { get }
-    var unsentBytes: Int { get }
-    /// Of answers what it has put there, ever; nil where that is all that it writes.
-    var sentBytes: Int? { get }
-    /// Calls off the answers of which something is left that the peer does not let through.
-    func dropUnread()
-    /// Goes on with what was postponed so that others get their turn.
-    func takeTurn()
-    /// Ends a streamed answer: whole, or so that the peer can tell that it is not.
-    func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool)
-    func tick(_ now: ContinuousClock.Instant)
-    /// Takes no new request, and finishes the connection when those it has are answered.
-    func beginStop()
-}
-
 /// One accepted connection: its socket, its TLS session, its output of this turn. Confined to its
 /// loop's thread.
 ///
@@ -51,26 +20,26 @@ final class Connection: @unchecked Sendable {
     private(set) var driver: (any ProtocolDriver)?
     /// The first bytes, while they may still be HTTP/2's preface.
     private var firstBytes: [UInt8] = []
-    private var output = OutgoingBytes()
+    private(set) var output = OutgoingBytes()
     private var flushIsDue = false
     private var isFinishing = false
     private var isLingering = false
     private(set) var isClosed = false
-    private var isStopping = false
+    private(set) var isStopping = false
     private var inputHasEnded = false
     /// While the kernel has not taken all that was written.
     private var progress: PeerProgress?
     /// While answers wait for the peer.
-    private var pace: AnswerPace?
+    var pace: AnswerPace?
     /// What the loop knows of `heldBytes`.
-    private var countedBytes = 0
+    var countedBytes = 0
     private var lingerDeadline: ContinuousClock.Instant?
     /// Handlers that run, streams among them.
-    private var handlers: [Int: Handler] = [:]
+    var handlers: [Int: Handler] = [:]
     /// When the peer ended its side while it had an answer to wait for.
     private var leftAt: ContinuousClock.Instant?
-    private var streams: [Int: HTTPBodyWriter] = [:]
-    private lazy var answerRoom = AnswerRoom(
+    var streams: [Int: HTTPBodyWriter] = [:]
+    lazy var answerRoom = AnswerRoom(
         limit: server.configuration.maximumHeldAnswerBytesPerConnection,
         on: server.loop
     ) { [weak self] in self?.heldBytes ?? 0 }
@@ -86,7 +55,7 @@ final class Connection: @unchecked Sendable {
     /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
     static let keptBytes = HTTP1Parser.keptBytes
 
-    private struct Handler {
+    struct Handler {
         let request: RequestInProgress
         /// None until the first suspension.
         var task: Task<Void, Never>?
@@ -296,64 +265,6 @@ final class Connection: @unchecked Sendable {
         server.closed(self)
     }
 
-    // MARK: Answers that wait for the peer
-
-    /// In memory.
-    var heldBytes: Int {
-        isClosed ? 0 : stream.pendingBytes + output.heldBytes + (driver?.heldBytes ?? 0)
-    }
-
-    /// Whether another request may be begun beside the answers that the peer has not read.
-    var hasRoomForAnswers: Bool {
-        heldBytes < server.configuration.maximumHeldAnswerBytesPerConnection
-    }
-
-    /// After each answer, and whenever output has moved.
-    private func countHeldBytes() {
-        let held = heldBytes
-        server.countHeldBytes(of: self, held, before: countedBytes)
-        countedBytes = held
-        answerRoom.admit()
-    }
-
-    private func lookAtPace() {
-        if unreadBytes == 0 {
-            pace = nil
-        } else if pace == nil {
-            pace = AnswerPace(taken: takenBytes, at: .now)
-        }
-    }
-
-    /// Of its answers what a peer has to read at a pace, which are not the events of a stream.
-    private var unreadBytes: Int {
-        guard let driver else { return backlogBytes }
-        let events = streams.values.filter(\.stream.endsOnStop)
-        if events.isEmpty { return backlogBytes + driver.unsentBytes }
-        return max(0, driver.unsentBytes - events.reduce(0) { $0 + driver.backlog($1.ticket) })
-    }
-
-    /// Of its answers, what the peer's system has.
-    private var takenBytes: Int {
-        guard let sent = driver?.sentBytes else { return stream.takenBytes }
-        return max(0, sent - output.count - stream.untakenBytes)
-    }
-
-    /// In how many seconds it will have read its answers; nil where it is too early to tell.
-    func secondsLeft(_ now: ContinuousClock.Instant) -> Double? {
-        pace?.secondsLeft(held: heldBytes, taken: takenBytes, at: now)
-    }
-
-    private func readsTooSlowly(_ now: ContinuousClock.Instant) -> Bool {
-        guard pace != nil, unreadBytes > 0 else { return false }
-        let taken = takenBytes
-        return pace?.isTooSlow(
-            taken: taken,
-            at: now,
-            least: server.configuration.minimumAnswerBytesPerSecond,
-            over: server.configuration.idleTimeout
-        ) == true
-    }
-
     // MARK: Requests
 
     var unansweredCount: Int { handlers.count }
@@ -405,7 +316,7 @@ final class Connection: @unchecked Sendable {
         return server.router.errorResponse(problem, progress.request)
     }
 
-    private func answered(
+    func answered(
         _ ticket: Int,
         _ response: HTTPServerResponse,
         to progress: RequestInProgress
@@ -415,67 +326,6 @@ final class Connection: @unchecked Sendable {
         driver?.answered(ticket, response)
         progress.request.caller.leaveRoom()
         countHeldBytes()
-    }
-
-    // MARK: Streamed answers
-
-    /// Nil where no body is to follow, as when a HEAD is answered.
-    private func startStream(
-        _ response: HTTPServerResponse,
-        of progress: RequestInProgress,
-        _ ticket: Int
-    ) -> HTTPBodyWriter? {
-        server.loop.checkIsolated()
-        guard let writer = HTTPBodyWriter(response, progress, ticket, self),
-            driver?.startStream(ticket, response) == true
-        else {
-            answered(ticket, response, to: progress)
-            return nil
-        }
-        server.instruments.streams.add(1)
-        streams[ticket] = writer
-        if isStopping, writer.stream.endsOnStop { endStream(ticket, .serverStops) }
-        return writer
-    }
-
-    private func feed(_ writer: HTTPBodyWriter) async {
-        let ticket = writer.ticket
-        var failure: (any Error)?
-        do {
-            try await writer.stream.body(writer)
-        } catch {
-            failure = error
-        }
-        server.loop.checkIsolated()
-        server.instruments.streams.add(-1)
-        handlers.removeValue(forKey: ticket)
-        writer.progress.request.caller.leaveRoom()
-        server.record(writer.progress, writer.response)
-        guard streams.removeValue(forKey: ticket) != nil else { return }
-        writer.end(.disconnected)
-        driver?.endStream(ticket, isWhole: failure == nil, isLast: false)
-        guard let failure, !(failure is CancellationError) else { return }
-        server.log.error(
-            "response stream failed",
-            [
-                .httpRoute: .string(writer.progress.match.pattern),
-                .error: .string(String(describing: failure)),
-            ]
-        )
-    }
-
-    /// Ends a streamed answer from this side; its handler learns it, and may take its time.
-    func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
-        guard let writer = streams.removeValue(forKey: ticket) else { return }
-        let isWhole = reason == .deadline || reason == .serverStops
-        driver?.endStream(ticket, isWhole: isWhole, isLast: true)
-        writer.end(reason)
-        handlers[ticket]?.task?.cancel()
-    }
-
-    /// Ends a streamed answer that its peer does not read, unless it is one of events.
-    func dropUnread(_ ticket: Int) {
-        if streams[ticket]?.stream.endsOnStop == false { endStream(ticket, .stalled) }
     }
 
     /// Nobody waits for the answer to this request any more.

@@ -327,6 +327,9 @@ final class HTTP1Connection: ProtocolDriver {
 
     func fillOutput() {}
 
+    func allowStreams(_ count: Int) {}
+    func sayGoodbye(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
+
     // All of an answer is put into the connection's output at once.
     var heldBytes: Int { 0 }
     var unsentBytes: Int { 0 }

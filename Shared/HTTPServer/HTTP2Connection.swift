@@ -291,7 +291,7 @@ final class HTTP2Connection: ProtocolDriver {
         case .goaway(let last, let code, let data):
             // A stream that GOAWAY disowns must not have an answer on its way before it.
             if last.map({ $0 >= Int(id) }) ?? true { submit(id, response) }
-            goaway(lastStreamID: last, code: code, data: data)
+            sayGoodbye(lastStreamID: last, code: code, data: data)
         }
         finishIfDone()
         connection.flushSoon()
@@ -491,13 +491,13 @@ final class HTTP2Connection: ProtocolDriver {
         connection.finish()
     }
 
-    func setMaxConcurrentStreams(_ count: Int) {
+    func allowStreams(_ count: Int) {
         mostStreams = max(mostStreams, count)
         attempt { () throws(HTTP2SessionError) in try session.setMaxConcurrentStreams(count) }
         connection.flushSoon()
     }
 
-    func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+    func sayGoodbye(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
         attempt { () throws(HTTP2SessionError) in
             try session.goaway(
                 lastStreamID: lastStreamID.map { Int32(clamping: $0) },

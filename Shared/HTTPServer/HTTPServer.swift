@@ -140,7 +140,7 @@ package final class HTTPServer: @unchecked Sendable {
         }
     }
 
-    // MARK: Scripting, for the simulator
+    // MARK: What connections are told
 
     /// Tells every HTTP/2 connection, and those to come, how many streams may be open.
     package func setMaxConcurrentStreams(_ count: Int) {
@@ -167,7 +167,7 @@ package final class HTTPServer: @unchecked Sendable {
     ) {
         for server in serverLoops {
             server.loop.execute {
-                server.goaway(
+                server.sayGoodbye(
                     connection: connection,
                     lastStreamID: lastStreamID,
                     code: code,

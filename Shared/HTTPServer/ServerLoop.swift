@@ -261,23 +261,22 @@ final class ServerLoop: @unchecked Sendable {
         }
     }
 
-    // MARK: Scripting
+    // MARK: What connections are told
 
+    /// Those to come too.
     func setMaxConcurrentStreams(_ count: Int) {
         maxConcurrentStreams = count
-        for connection in connections.values {
-            (connection.driver as? HTTP2Connection)?.setMaxConcurrentStreams(count)
-        }
+        for connection in connections.values { connection.driver?.allowStreams(count) }
     }
 
     func setMaxConcurrentStreams(_ count: Int, connection id: Int) {
-        (connections[id]?.driver as? HTTP2Connection)?.setMaxConcurrentStreams(count)
+        connections[id]?.driver?.allowStreams(count)
     }
 
-    func goaway(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+    /// All of them, or one.
+    func sayGoodbye(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
         for connection in Array(connections.values) where id == nil || connection.id == id {
-            (connection.driver as? HTTP2Connection)?
-                .goaway(lastStreamID: lastStreamID, code: code, data: data)
+            connection.driver?.sayGoodbye(lastStreamID: lastStreamID, code: code, data: data)
         }
     }
 
@@ -324,91 +323,4 @@ private let connectionCount = Atomic<Int>(0)
 
 private func nextConnectionID() -> Int {
     connectionCount.add(1, ordering: .relaxed).newValue
-}
-
-/// How many connections are open, over all loops of a server.
-final class ConnectionLimits: @unchecked Sendable {
-    private let maximum: Int
-    private let maximumPerAddress: Int?
-    private let lock = Lock()
-    private var count = 0
-    private var countByAddress: [String: Int] = [:]
-
-    init(_ configuration: HTTPServerConfiguration) {
-        maximum = configuration.maximumConnections
-        maximumPerAddress = configuration.maximumConnectionsPerAddress
-    }
-
-    func admit(_ address: String) -> Bool {
-        lock.withLock {
-            guard count < maximum else { return false }
-            if let maximumPerAddress {
-                guard countByAddress[address, default: 0] < maximumPerAddress else { return false }
-                countByAddress[address, default: 0] += 1
-            }
-            count += 1
-            return true
-        }
-    }
-
-    func release(_ address: String) {
-        lock.withLock {
-            count -= 1
-            guard let open = countByAddress[address] else { return }
-            countByAddress[address] = open > 1 ? open - 1 : nil
-        }
-    }
-}
-
-/// The server's instruments, looked up once.
-final class Instruments: Sendable {
-    let connections: Gauge
-    let refusedConnections: Counter
-    let refusedTLS: Counter
-    /// HTTP/2 peers that were told to calm down.
-    let floods: Counter
-    /// Peers that were cut off because they did not read their answers.
-    let slowReaders: Counter
-    let heldAnswers: Gauge
-    let streams: Gauge
-    private let refusedRequests: [Int: Counter]
-    private let otherRefusals: Counter
-    /// By method, then by the status' first digit less one.
-    private let requests: [HTTPMethod: [Counter]]
-    private let duration: Histogram
-
-    init(_ metrics: Metrics) {
-        connections = metrics.gauge(.httpConnections)
-        refusedConnections = metrics.counter(.httpRefused, ["reason": "connections"])
-        refusedTLS = metrics.counter(.httpRefused, ["reason": "tls"])
-        floods = metrics.counter(.httpRefused, ["reason": "flood"])
-        slowReaders = metrics.counter(.httpRefused, ["reason": "slow_reader"])
-        heldAnswers = metrics.gauge(.httpHeldAnswers)
-        streams = metrics.gauge(.httpStreams)
-        var refused: [Int: Counter] = [:]
-        for status in [400, 408, 413, 414, 415, 417, 431, 501, 503, 505] {
-            refused[status] = metrics.counter(.httpRefused, ["reason": "\(status)"])
-        }
-        refusedRequests = refused
-        otherRefusals = metrics.counter(.httpRefused, ["reason": "other"])
-        var requests: [HTTPMethod: [Counter]] = [:]
-        for method in HTTPMethod.allCases {
-            requests[method] = (1...5).map {
-                metrics.counter(
-                    .httpRequests,
-                    ["method": method.rawValue, "status": "\($0)xx"]
-                )
-            }
-        }
-        self.requests = requests
-        duration = metrics.histogram(.httpRequestDuration)
-    }
-
-    /// The server itself turned a request away with this status.
-    func refused(_ status: Int) { (refusedRequests[status] ?? otherRefusals).add(1) }
-
-    func answered(_ method: HTTPMethod, _ status: Int, after time: Duration) {
-        requests[method]?[responseStatus(status) / 100 - 1].add(1)
-        duration.observe(time)
-    }
 }

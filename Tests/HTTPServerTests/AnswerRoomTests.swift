@@ -87,7 +87,15 @@ struct AnswerRoomTests {
     @Test func smallHoldersAreSparedAsLongAsThereAreOthers() async throws {
         try await withBudget { server in
             let events = try await hold("/events/1500000", at: server)
-            let large = try await hold("/held/200000", at: server)
+            // Of all the one that reads the fastest.
+            let large = try await hold("/held/300000", at: server)
+            let more = bigEndianBytes(100_000)
+            try await large.send(
+                Frame(.windowUpdate, more),
+                Frame(.windowUpdate, stream: 1, more)
+            )
+            var taken = 0
+            while taken < 100_000 { taken += try await large.next(.data).payload.count }
             var small: [FrameWire] = []
             defer { for wire in [events, large] + small { wire.close() } }
             for _ in 0..<10 { small.append(try await hold("/held/15000", at: server)) }

@@ -1,0 +1,35 @@
+internal import Observability
+
+/// How many connections are open, over all loops of a server.
+final class ConnectionLimits: @unchecked Sendable {
+    private let maximum: Int
+    private let maximumPerAddress: Int?
+    private let lock = Lock()
+    private var count = 0
+    private var countByAddress: [String: Int] = [:]
+
+    init(_ configuration: HTTPServerConfiguration) {
+        maximum = configuration.maximumConnections
+        maximumPerAddress = configuration.maximumConnectionsPerAddress
+    }
+
+    func admit(_ address: String) -> Bool {
+        lock.withLock {
+            guard count < maximum else { return false }
+            if let maximumPerAddress {
+                guard countByAddress[address, default: 0] < maximumPerAddress else { return false }
+                countByAddress[address, default: 0] += 1
+            }
+            count += 1
+            return true
+        }
+    }
+
+    func release(_ address: String) {
+        lock.withLock {
+            count -= 1
+            guard let open = countByAddress[address] else { return }
+            countByAddress[address] = open > 1 ? open - 1 : nil
+        }
+    }
+}
