@@ -44,13 +44,38 @@ package struct ShardStore: Sendable {
             let pushIDs = Set(try taken.rows.map { try $0.uuid("push_id") })
             let pushes = try await Self.pushes(pushIDs, transaction)
             var claimed: [ClaimedShard] = []
+            var ended: [(pushID: String, shard: Int)] = []
             for row in taken.rows {
-                if let push = pushes[try row.uuid("push_id")] {
+                let pushID = try row.uuid("push_id")
+                if let push = pushes[pushID] {
                     claimed.append(try Self.shard(row, of: push))
+                } else {
+                    ended.append((pushID, try row.integer("shard")))
                 }
             }
+            if !ended.isEmpty { try await Self.letGo(ended, session: session, transaction) }
             return claimed
         }
+    }
+
+    /// Shards that were just taken, and ended with their push: nobody works on them, and whoever waits until
+    /// nobody sends (`AppStore.delete`) would wait for the session.
+    private static func letGo(
+        _ shards: [(pushID: String, shard: Int)],
+        session: Int,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        _ = try await transaction.execute(
+            """
+            UPDATE shards s SET owner = NULL, updated_at = now()
+            FROM unnest($2::uuid[], $3::integer[]) AS i(push_id, shard)
+            WHERE s.push_id = i.push_id AND s.shard = i.shard AND s.owner = $1 AND s.finished
+            """,
+            [
+                .integer(session), .uuidArray(shards.map(\.pushID)),
+                .integerArray(shards.map(\.shard)),
+            ]
+        )
     }
 
     /// The next members of a shard.

@@ -27,6 +27,22 @@ struct ShardClaimTests {
         return session
     }
 
+    @Test("The shards of a push that failed end when they are taken, and nobody keeps them")
+    func failed() async throws {
+        try await StorageFixture.run { fixture in
+            let session = try await cut([:], fixture)
+            _ = try await fixture.server.query("update pushes set status = 'failed'")
+            #expect(try await fixture.claim(session).isEmpty)
+            let shards = try await fixture.server.query(
+                "select count(*) filter (where finished), count(owner) from shards"
+            )
+            #expect(shards == ["3|0"])
+            let id = try #require(try await fixture.server.query("select id from pushes").first)
+            #expect(try await fixture.balancedLedger(of: id).suppressed == 6)
+            #expect(try await fixture.database.apps.delete(StorageFixture.app).pushes == 1)
+        }
+    }
+
     @Test(
         "Of a push with a pace one shard is sent at a time, by whatever replica",
         arguments: ["pace", "flow_control"]
