@@ -56,8 +56,13 @@ package struct DeadlineWheel: Sendable {
         return entry.due
     }
 
-    /// Takes out what is due by then.
-    package mutating func advance(to now: Int64) -> [Int] {
+    /// Takes out what is due by then, or a part of it.
+    ///
+    /// - Parameters:
+    ///   - now: A tick.
+    ///   - limit: At most so many, 1 or more; `tick` says whether that was all.
+    /// - Returns: Those that are due, tick by tick where the caller did not sleep for a round.
+    package mutating func advance(to now: Int64, atMost limit: Int = .max) -> [Int] {
         guard now > tick else { return [] }
         var due: [Int] = []
         // After a long sleep each bucket is looked at once.
@@ -67,6 +72,11 @@ package struct DeadlineWheel: Sendable {
             while number >= 0 {
                 let entry = entries[Int(number)]
                 if entry.due <= now {
+                    guard due.count < limit else {
+                        // What is left in here is looked at again.
+                        tick = max(tick, passed - 1)
+                        return due
+                    }
                     due.append(Int(number))
                     remove(Int(number))
                 }

@@ -50,6 +50,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var somethingCameBack = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
+    /// More is due, and has a turn of its own.
+    private var isEndingDue = false
     private let start = ContinuousClock.now
     private let tickMilliseconds: Int64
     /// Since the start, read anew where something comes in.
@@ -65,6 +67,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     private static let patience = 3
     /// At least so many requests go to one connection at a time: fewer bytes a write, more writes.
     private static let smallestShare = 32
+    /// At most so many time out in one turn.
+    static let endsOfTurn = 100
 
     /// - Throws: `invalidRequest`, `hostRefused`, or `local` where the CA file does not load.
     package init(
@@ -477,9 +481,28 @@ package final class HTTP2Pool: @unchecked Sendable {
         timer = loop.schedule(after: period, every: period) { [unowned self] in timePasses() }
     }
 
-    func timePasses() {
+    /// A peer that has fallen silent lets thousands end in the same moment, each with a repeat, a record
+    /// or another request as its consequence: others have their turns in between.
+    private func endDue() {
+        guard state != .closed else { return }
         now = milliseconds
-        for (ended, place) in table.expire(to: now / tickMilliseconds) { timedOut(ended, place) }
+        let tick = now / tickMilliseconds
+        let due = table.expire(to: tick, atMost: Self.endsOfTurn)
+        for (ended, place) in due { timedOut(ended, place) }
+        guard table.hasDue(by: tick), !isEndingDue else { return }
+        isEndingDue = true
+        // Not from within a timer: libuv would run the next one before it looks at a socket.
+        loop.atEndOfTurn { [self] in
+            loop.schedule(after: .zero) { [self] in
+                isEndingDue = false
+                endDue()
+                turnEnds()
+            }
+        }
+    }
+
+    func timePasses() {
+        endDue()
         for connection in connections where connection.phase == .open {
             let session = connection.session
             switch connection.rule.check(

@@ -82,6 +82,9 @@ struct RequestTable {
     private var line = WaitingLine()
     private var wheel = DeadlineWheel()
 
+    /// Whether more is due by this tick than has been ended.
+    func hasDue(by tick: Int64) -> Bool { wheel.count > 0 && wheel.tick < tick }
+
     /// Requests whose end somebody waits for.
     var count: Int { wheel.count }
 
@@ -218,10 +221,10 @@ struct RequestTable {
         return ended
     }
 
-    /// Ends what is due by this tick, and says where it is out.
-    mutating func expire(to tick: Int64) -> [(ended: Ended, place: Place?)] {
+    /// Ends what is due by this tick, at most so many, and says where it is out.
+    mutating func expire(to tick: Int64, atMost limit: Int) -> [(ended: Ended, place: Place?)] {
         var expired: [(ended: Ended, place: Place?)] = []
-        for number in wheel.advance(to: tick) {
+        for number in wheel.advance(to: tick, atMost: limit) {
             let place = entries[number].place
             guard let ended = forget(number) else { continue }
             if place == nil { line.left() }

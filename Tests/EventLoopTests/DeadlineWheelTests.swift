@@ -28,6 +28,25 @@ import Testing
         #expect(Set(wheel.advance(to: 90)) == [90, 200])
     }
 
+    @Test("What is due is told in portions, all of it and nothing twice", arguments: [1, 7, 100])
+    func portions(limit: Int) {
+        for buckets in [1, 8, 256] {
+            var wheel = DeadlineWheel(buckets: buckets)
+            for number in 0..<60 { wheel.add(number, due: Int64(1 + number % 20)) }
+            var told: [Int] = []
+            while wheel.tick < 15 {
+                let portion = wheel.advance(to: 15, atMost: limit)
+                #expect(portion.count <= limit)
+                // What comes meanwhile has its time.
+                if told.isEmpty { wheel.add(100, due: 18) }
+                told += portion
+            }
+            #expect(told.sorted() == (0..<60).filter { $0 % 20 < 15 })
+            #expect(wheel.count == 16)
+            #expect(wheel.advance(to: 20).count == 16)
+        }
+    }
+
     @Test("A number may come again")
     func again() {
         var wheel = DeadlineWheel(buckets: 8)

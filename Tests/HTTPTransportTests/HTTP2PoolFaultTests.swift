@@ -9,6 +9,22 @@ import Testing
 
 private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
 
+/// How much happens in one turn of a loop, at most. Confined to the loop.
+private final class TurnCount: @unchecked Sendable {
+    private let loop: EventLoop
+    private var now = 0
+    private(set) var most = 0
+
+    init(_ loop: EventLoop) { self.loop = loop }
+
+    func count() {
+        now += 1
+        most = max(most, now)
+        guard now == 1 else { return }
+        loop.atEndOfTurn { self.now = 0 }
+    }
+}
+
 private let fine = HTTPServerResponse(status: 200)
 
 @Suite("A pool whose server misbehaves", .timeLimit(.minutes(2))) struct PoolFaults {
@@ -118,6 +134,32 @@ private let fine = HTTPServerResponse(status: 200)
         try await PoolBench.run("https://127.0.0.1:\(port)", loop) { bench in
             let error = try await bench.send(["/"], timeout: .milliseconds(300)).first?.error
             #expect(error?.kind == .timeout && error?.requestWasNotSent == true)
+        }
+        await loop.stop()
+    }
+
+    @Test("A thousand deadlines of one moment are ended in portions, with others' turns in between")
+    func portions() async throws {
+        let loop = try EventLoop(name: "mute")
+        let port = try await loop.onLoop {
+            try TCPListener(host: "127.0.0.1", port: 0, on: loop) { _ in }.port
+        }
+        try await PoolBench.run("https://127.0.0.1:\(port)", loop) { bench in
+            let head = try HTTP2RequestHead(origin: try HTTP2Origin(bench.origin), headers: [])
+            let (turns, results) = (TurnCount(loop), Results())
+            try await loop.onLoop {
+                let requests = (0..<1000).map {
+                    HTTP2Request(head, path: "/\($0)", timeout: .milliseconds(300))
+                }
+                bench.pool.send(requests) { index, result in
+                    turns.count()
+                    results.add(index, result)
+                }
+            }
+            let all = try await eventually("all") { results.all(1000) }
+            #expect(all.allSatisfy { $0.error?.kind == .timeout })
+            // A tick's portion, and one that was left of the tick before.
+            #expect(try await loop.onLoop { turns.most } <= 2 * HTTP2Pool.endsOfTurn)
         }
         await loop.stop()
     }
