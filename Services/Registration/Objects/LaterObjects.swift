@@ -1,4 +1,3 @@
-import Apps
 import Door
 import HTTPServer
 import JSON
