@@ -1,0 +1,88 @@
+import EventLoop
+import Glibc
+import Kafka
+import PushEvents
+import PushProviders
+import PushStorage
+import ServiceKit
+
+/// What the dispatcher stands on: its connections to Postgres, Kafka and the providers.
+struct DispatcherGround {
+    let database: PushDatabase
+    /// The sessions' own connections.
+    let sessions: PushDatabase
+    /// Nobody else's connections are called so: who ends this replica's session ends them.
+    let connectionsName: String
+    let producer: KafkaProducer
+    let consumer: KafkaConsumer
+    let providers: ProviderDirectory
+    private let loop: EventLoop
+
+    init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) throws {
+        loop = runtime.mainLoop
+        connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
+        var storage = configuration.database
+        storage.connections = 8
+        storage.applicationName = connectionsName
+        // Below the lease, so that the locks of a replica that is stopped end before it does.
+        storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)
+        database = PushDatabase(storage, on: loop, log: runtime.log, metrics: runtime.metrics)
+        storage.connections = 2
+        sessions = PushDatabase(storage, on: loop, log: runtime.log)
+        producer = try KafkaProducer(
+            configuration.kafka,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        consumer = try KafkaConsumer(
+            configuration.kafka,
+            group: configuration.groupID,
+            topics: [configuration.topics.pushRequests],
+            maximumBatch: max(1, min(500, configuration.inFlight / 8)),
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        providers = try ProviderDirectory(configuration.providers, on: loop, log: runtime.log)
+    }
+
+    /// What the deliveries are written to: they end before it.
+    var stores: [any ServicePart] {
+        let (database, producer, sessions, loop) = (database, producer, sessions, loop)
+        return [
+            Part("postgres", notReady: database.notReadyReason, endedBy: SchemaTooNew.self) {
+                try await database.run()
+            },
+            Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
+            Part("sessions' connections") {
+                await loop.untilCancelled()
+                await sessions.close()
+            },
+        ]
+    }
+
+    var providersPart: Part {
+        let (providers, loop) = (providers, loop)
+        return Part("providers") {
+            await loop.untilCancelled()
+            loop.execute { providers.close() }
+        }
+    }
+
+    var consumerPart: Part {
+        let (database, consumer) = (database, consumer)
+        return Part("kafka consumer", notReady: consumer.notReadyReason) {
+            try await database.untilReady()
+            try await consumer.run()
+        }
+    }
+}
+
+/// What `dispatchers` shows of this process.
+func hostName() -> String {
+    var bytes = [CChar](repeating: 0, count: 256)
+    guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "dispatcher" }
+    let name = bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    return String(decoding: name, as: UTF8.self) + ":\(getpid())"
+}
