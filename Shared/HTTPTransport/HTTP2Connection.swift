@@ -19,8 +19,6 @@ final class HTTP2Connection: @unchecked Sendable {
     let session: HTTP2ClientSession
     /// What the pool knows of it.
     var rule: ConnectionRule
-    /// Requests that are out on it, and whose end somebody waits for.
-    var awaited = 0
     /// Its end was the peer's doing.
     var wasSentAway = false
     private(set) var phase = Phase.connecting

@@ -162,11 +162,8 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     /// Whether a request that is out will never be sent now.
     private func recall(_ place: RequestTable.Place) -> Bool {
-        guard let connection = connections.first(where: { $0.number == place.connection }),
-            connection.session.recall(stream: place.stream)
-        else { return false }
-        connection.awaited -= 1
-        return true
+        connections.first { $0.number == place.connection }?
+            .session.recall(stream: place.stream) ?? false
     }
 
     /// Gives this connection nothing more, as what came over it was bad; others take its place.
@@ -264,7 +261,6 @@ package final class HTTP2Pool: @unchecked Sendable {
         do {
             let stream = try connection.session.submit(batch.requests, index, tag: number)
             table.started(number, connection: connection.number, stream: stream, at: now)
-            connection.awaited += 1
         } catch {
             switch error {
             case .noStream:
@@ -358,7 +354,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// The peer ends a connection that has answered. Soon after it was made, and again and again,
     /// and the next ones wait. Whoever ends one that nobody needs does no harm.
     private func judgeEnd(of connection: HTTP2Connection) {
-        guard connection.rule.hasAnswered, connection.awaited > 0 || table.waiting > 0,
+        guard connection.rule.hasAnswered,
+            table.awaited(on: connection.number) > 0 || table.waiting > 0,
             connection.rule.endsEarly(at: now)
         else { return }
         reconnect.endedEarly(at: now, jitter: Double.random(in: 0..<1))
@@ -381,7 +378,6 @@ package final class HTTP2Pool: @unchecked Sendable {
             _ = table.end(number)
             return
         }
-        connection.awaited -= 1
         switch completion.outcome {
         case .answered(let answer):
             if !connection.rule.hasAnswered { reconnect.succeeded() }
@@ -508,7 +504,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             switch connection.rule.check(
                 at: now,
                 hasSettings: session.hasSettings,
-                awaited: connection.awaited,
+                awaited: table.awaited(on: connection.number),
                 isCongested: connection.isCongested,
                 isStuck: isStuck(connection),
                 movedBytes: session.drainedBodyBytes
@@ -536,23 +532,20 @@ package final class HTTP2Pool: @unchecked Sendable {
         let isNews = !connection.rule.isRetiring
         connection.rule.retire()
         _ = table.putBackAll(from: connection.number) { place in
-            guard connection.session.recallUnfinished(stream: place.stream) else { return false }
-            connection.awaited -= 1
-            return true
+            connection.session.recallUnfinished(stream: place.stream)
         }
         let error = Self.lost("stalled")
         if isNews {
             log.info("provider connection lets nothing through", [.error: .string(error.detail)])
             failed(error, isFinal: false)
         }
-        if connection.awaited == 0 { connection.shut(error) }
+        if table.awaited(on: connection.number) == 0 { connection.shut(error) }
     }
 
     private func timedOut(_ ended: RequestTable.Ended, _ place: RequestTable.Place?) {
         var wasNotSent = place == nil
         if let place, let connection = connections.first(where: { $0.number == place.connection }) {
             wasNotSent = connection.session.cancel(stream: place.stream)
-            connection.awaited -= 1
             connection.rule.timedOut(sentAt: place.sentAt)
         }
         ended.tell(.failure(HTTPTransportError(.timeout, requestWasNotSent: wasNotSent)))

@@ -81,6 +81,17 @@ struct RequestTable {
     private var freeOwners: [Int] = []
     private var line = WaitingLine()
     private var wheel = DeadlineWheel()
+    /// Requests that are out and whose end somebody waits for, by their connection.
+    private var out: [Int: Int] = [:]
+
+    /// Of the requests that are out on a connection, those whose end somebody waits for.
+    func awaited(on connection: Int) -> Int { out[connection] ?? 0 }
+
+    /// The one place where these are counted.
+    private mutating func count(_ change: Int, on connection: Int) {
+        let count = awaited(on: connection) + change
+        out[connection] = count == 0 ? nil : count
+    }
 
     /// Whether more is due by this tick than has been ended.
     func hasDue(by tick: Int64) -> Bool { wheel.count > 0 && wheel.tick < tick }
@@ -175,6 +186,7 @@ struct RequestTable {
 
     mutating func started(_ number: Int, connection: Int, stream: Int32, at now: Int64) {
         if entries[number].sentAt < 0 { owners[entries[number].owner].streams += 1 }
+        count(1, on: connection)
         entries[number].connection = connection
         entries[number].stream = stream
         entries[number].sentAt = now
@@ -190,7 +202,10 @@ struct RequestTable {
 
     mutating func putBack(_ number: Int) {
         let entry = entries[number]
-        if entry.sentAt >= 0 { owners[entry.owner].streams -= 1 }
+        if entry.sentAt >= 0 {
+            owners[entry.owner].streams -= 1
+            count(-1, on: entry.connection)
+        }
         entries[number].sentAt = -1
         line.putBack(number, of: entry.owner, isUrgent: entry.isUrgent)
     }
@@ -209,6 +224,7 @@ struct RequestTable {
     private mutating func forget(_ number: Int) -> Ended? {
         guard let batch = entries[number].batch.take() else { return nil }
         wheel.remove(number)
+        if let place = entries[number].place { count(-1, on: place.connection) }
         return Ended(batch: batch, index: entries[number].index)
     }
 
@@ -275,6 +291,7 @@ struct RequestTable {
             guard let place = entry.place, recall(place), let due = wheel.remove(number)
             else { continue }
             entries[number].batch = nil
+            count(-1, on: connection)
             entry.sentAt = -1
             line.putBack(insert(entry, due: due), of: entry.owner, isUrgent: entry.isUrgent)
             moved += 1
