@@ -1,0 +1,325 @@
+import Cryptography
+import Door
+import JSON
+import Observability
+import PushCore
+import PushStorage
+
+/// What is read of objects: one, what a query finds, how many, and what pointers of them stand for.
+extension ObjectOperations {
+    // MARK: Reading
+
+    /// One object; `nil` where there is none of that id. The app key is enough, as an id is what
+    /// cannot be guessed; it shows neither how to reach a person nor what a push carried.
+    func read(
+        _ objectClass: ObjectClass,
+        id: String,
+        include: [String] = [],
+        caller: Caller
+    ) async throws -> JSONObject? {
+        let app = caller.appID
+        var object: JSONObject?
+        switch objectClass {
+        case .installation:
+            object = try await database.installations.find(app: app, objectID: id)?.wholeObject
+        case .identity:
+            object = try await database.identities.find(app: app, objectID: id)
+                .map { shown($0, to: caller) }
+        case .pushRecord:
+            guard let push = try await database.pushes.find(id), push.app == app,
+                try await !database.pushes.isHidden(id)
+            else { return nil }
+            return PushRecord.object(
+                of: push,
+                platforms: try await platforms(of: [push])[push.id],
+                withContent: caller.isMaster
+            )
+        }
+        guard let found = object else { return nil }
+        return try await including(include, in: [found], caller).first
+    }
+
+    /// What a query finds.
+    struct Found: Sendable {
+        var results: [JSONObject]
+        /// How many there are in all, where it asks for that.
+        var count: Int?
+        /// There are more than these, which is as much as one answer may hold.
+        var isCut = false
+        /// In place of `results`, where they are to be read while the answer is taken.
+        var later: LaterObjects?
+    }
+
+    /// The objects that a query finds.
+    ///
+    /// - Throws: `PageTooLarge` where they are more than one answer may hold.
+    func find(
+        _ objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        caller: Caller,
+        mayBeLater: Bool = false
+    ) async throws -> Found {
+        let found = try await page(objectClass, query, caller: caller, mayBeLater: mayBeLater)
+        guard !found.isCut else { throw PageTooLarge() }
+        return found
+    }
+
+    /// The same as far as one answer goes, for clients that can tell, and ask for the rest. What is
+    /// large may be read later, part by part, where the answer can be made so.
+    func page(
+        _ objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        caller: Caller,
+        mayBeLater: Bool = false
+    ) async throws -> Found {
+        try requireFinder(caller, of: objectClass)
+        try caller.requireAskable(
+            query.condition,
+            order: query.order,
+            of: objectClass.className
+        )
+        try await caller.waitForRoom()
+        let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
+        guard query.limit > 0 else { return Found(results: [], count: count) }
+        // What pointers stand for is weighed once it is read, which has to be before the answer begins.
+        let mayBeLater = mayBeLater && query.include.isEmpty
+        let (objects, isCut) = try await first(
+            mayBeLater ? PageBound.partBytes : PageBound.bytes,
+            of: objectClass,
+            query,
+            caller
+        )
+        try caller.checkPresence()
+        if mayBeLater, isCut { return try await later(objectClass, query, caller, count: count) }
+        let whole = try await including(query.include, in: objects, caller)
+        return Found(
+            results: whole.map(query.selection.apply(to:)),
+            count: count,
+            isCut: isCut
+        )
+    }
+
+    /// The first bytes of what a query finds, in whole objects.
+    private func first(
+        _ bytes: Int,
+        of objectClass: ObjectClass,
+        _ query: ObjectQuery,
+        _ caller: Caller
+    ) async throws -> (objects: [JSONObject], isCut: Bool) {
+        let app = caller.appID
+        switch objectClass {
+        case .installation:
+            let page = try await caller.asking { [database] in
+                try await database.installations.page(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip,
+                    bytes: bytes
+                )
+            }
+            return (page.elements.map(\.wholeObject), page.isCut)
+        case .identity:
+            let page = try await caller.asking { [database] in
+                try await database.identities.page(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip,
+                    bytes: bytes
+                )
+            }
+            return (page.elements.map { shown($0, to: caller) }, page.isCut)
+        case .pushRecord:
+            let page = try await caller.asking { [database] in
+                try await database.pushes.page(
+                    app: app,
+                    where: query.condition,
+                    order: query.order,
+                    limit: query.limit,
+                    skip: query.skip,
+                    bytes: bytes
+                )
+            }
+            return (try await records(of: page.elements), page.isCut)
+        }
+    }
+
+    func records(of pushes: [StoredPush]) async throws -> [JSONObject] {
+        let platforms = try await platforms(of: pushes)
+        return pushes.map {
+            PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
+        }
+    }
+
+    private func count(
+        _ objectClass: ObjectClass,
+        _ condition: Where,
+        _ caller: Caller
+    ) async throws -> Int {
+        let app = caller.appID
+        return try await caller.asking { [database] in
+            switch objectClass {
+            case .installation:
+                try await database.installations.count(app: app, where: condition)
+            case .identity: try await database.identities.count(app: app, where: condition)
+            case .pushRecord: try await database.pushes.count(app: app, where: condition)
+            }
+        }
+    }
+
+    /// What counts too slowly is left out of a record: the rest of it is worth more.
+    func platforms(of pushes: [StoredPush]) async throws -> [String: [PlatformCount]] {
+        do {
+            return try await database.pushes.platforms(of: pushes)
+        } catch let error as StorageError where error.isStatementTimeout {
+            return [:]
+        }
+    }
+
+    /// Pushes as they are kept, for surfaces that show them in fields of their own.
+    func pushes(_ query: ObjectQuery, caller: Caller) async throws -> (
+        pushes: [StoredPush], count: Int?
+    ) {
+        try requireFinder(caller, of: .pushRecord)
+        let app = caller.appID
+        let count = query.wantsCount ? try await count(.pushRecord, query.condition, caller) : nil
+        guard query.limit > 0 else { return ([], count) }
+        let pushes = try await caller.asking { [database] in
+            try await database.pushes.query(
+                app: app,
+                where: query.condition,
+                order: query.order,
+                limit: query.limit,
+                skip: query.skip
+            )
+        }
+        return (pushes, count)
+    }
+
+    // MARK: Pointers
+
+    static let maximumIncludes = 8
+
+    /// The objects with those that they point to in the pointers' place.
+    private func including(
+        _ names: [String],
+        in objects: [JSONObject],
+        _ caller: Caller
+    ) async throws -> [JSONObject] {
+        guard !names.isEmpty else { return objects }
+        guard names.count <= Self.maximumIncludes else {
+            throw ObjectError(code: 102, "include: at most \(Self.maximumIncludes) names")
+        }
+        if names.contains("*") { return try await includingAll(in: objects, caller) }
+        for name in names where name.contains(".") {
+            throw ObjectError.notSupported("A path in include")
+        }
+        return try await replacing(in: objects, caller) { _ in names }
+    }
+
+    private func includingAll(
+        in objects: [JSONObject],
+        _ caller: Caller
+    ) async throws -> [JSONObject] {
+        try await replacing(in: objects, caller) { object in
+            Array(object.keys.filter { Pointer(object[$0]) != nil }.prefix(Self.maximumIncludes))
+        }
+    }
+
+    private func replacing(
+        in objects: [JSONObject],
+        _ caller: Caller,
+        _ names: (JSONObject) -> [String]
+    ) async throws -> [JSONObject] {
+        let pointers = objects.flatMap { object in
+            names(object).compactMap { Pointer(object[$0]) }
+        }
+        let wanted = Dictionary(pointers.map { ($0, 1) }, uniquingKeysWith: +)
+        let known = try await pointedTo(wanted, caller)
+        return objects.map { object in
+            var object = object
+            for name in names(object) {
+                guard let pointer = Pointer(object[name]), let found = known[pointer] else {
+                    continue
+                }
+                object[name] = .object(found)
+            }
+            return object
+        }
+    }
+
+    /// What pointers take the place of: as text, and once for each place that it goes to.
+    private static let maximumIncludedBytes = 16 << 20
+    /// Objects that are read at once, as what is too large in all is known only then.
+    private static let includedAtOnce = 100
+
+    /// - Parameters:
+    ///   - wanted: How often each of them is asked for.
+    ///   - caller: To whom they are shown.
+    /// - Returns: Those that there are.
+    /// - Throws: `ObjectError` 116 where they are too large in all.
+    private func pointedTo(
+        _ wanted: [Pointer: Int],
+        _ caller: Caller
+    ) async throws -> [Pointer: JSONObject] {
+        var known: [Pointer: JSONObject] = [:]
+        var left = Self.maximumIncludedBytes
+        for className in ["_User", "_Installation"] {
+            let ids = wanted.keys.filter { $0.className.text == className }
+                .map(\.objectID.text)
+            for start in stride(from: 0, to: ids.count, by: Self.includedAtOnce) {
+                let some = Array(ids[start..<min(start + Self.includedAtOnce, ids.count)])
+                for (id, object) in try await read(className, ids: some, caller) {
+                    let pointer = Pointer(className: className, objectID: id)
+                    var object = object
+                    object["__type"] = "Object"
+                    object["className"] = .string(className)
+                    left -= JSONValue.object(object).bytes.count * (wanted[pointer] ?? 0)
+                    guard left >= 0 else {
+                        throw ObjectError(
+                            code: 116,
+                            "The included objects are too large in all; ask for fewer at once."
+                        )
+                    }
+                    known[pointer] = object
+                }
+            }
+        }
+        return known
+    }
+
+    private func read(
+        _ className: String,
+        ids: [String],
+        _ caller: Caller
+    ) async throws -> [(String, JSONObject)] {
+        let app = caller.appID
+        guard className == "_User" else {
+            return try await database.installations.find(app: app, objectIDs: ids)
+                .map { ($0.objectID, $0.wholeObject) }
+        }
+        return try await database.identities.find(app: app, objectIDs: ids)
+            .map { ($0.objectID, shown($0, to: caller)) }
+    }
+
+    private struct Pointer: Hashable {
+        let className: ExactText
+        let objectID: ExactText
+
+        init(className: String, objectID: String) {
+            self.className = ExactText(className)
+            self.objectID = ExactText(objectID)
+        }
+
+        init?(_ value: JSONValue?) {
+            guard let object = value?.object, object["__type"] == "Pointer",
+                let className = object["className"]?.string,
+                let id = object["objectId"]?.string
+            else { return nil }
+            self.init(className: className, objectID: id)
+        }
+    }
+}
