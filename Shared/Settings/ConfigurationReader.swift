@@ -1,19 +1,5 @@
 internal import Glibc
 
-/// What is wrong with one variable. The process ends with exit code 78 (`EX_CONFIG`).
-package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
-    package let variable: String
-    package let problem: String
-
-    /// `problem` says what was expected; it never holds the value of a secret.
-    package init(_ variable: String, _ problem: String) {
-        self.variable = variable
-        self.problem = problem
-    }
-
-    package var description: String { "\(variable) \(problem)" }
-}
-
 /// Reads variables: from the environment, else from the file that `CARILLON_CONFIG` names, which
 /// holds `NAME=value` lines. An empty value counts as none.
 package struct ConfigurationReader: Sendable {
