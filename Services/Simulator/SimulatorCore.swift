@@ -178,14 +178,12 @@ actor SimulatorCore {
             mpns.answered(response.status, to: request.rawTarget, now: now)
         }
         if let limit = settings.goawayAfter, state.requestCount == limit,
-            response.effect == .answer
+            response.ending == nil
         {
-            response.effect = .goaway(lastStreamID: nil, code: 0, data: Self.goawayData)
+            response.isLast(of: request)
         }
         return response
     }
-
-    private static let goawayData = Array(#"{"reason":"Shutdown"}"#.utf8)
 
     private static func roll() -> Double { Double.random(in: 0..<100) }
 
@@ -310,7 +308,7 @@ actor SimulatorCore {
             response.headers["x-wns-notificationstatus"] = state
         }
         for field in rule.headers { response.headers[field.name] = field.value }
-        response.effect = Self.effect(rule, request)
+        response.end(as: rule, request)
         let ended = rule.ending == .answer || rule.ending == .goaway && rule.status != nil
         if destination.tokenEndpoint != nil {
             count(
@@ -334,22 +332,6 @@ actor SimulatorCore {
             try? await loop.sleep(for: .milliseconds(delay))
         }
         return response
-    }
-
-    private static func effect(
-        _ rule: Rule,
-        _ request: HTTPServerRequest
-    ) -> HTTPServerResponse.Effect {
-        switch rule.ending {
-        case .answer: return .answer
-        case .hang: return .hang
-        case .reset:
-            // REFUSED_STREAM says that nothing was processed; INTERNAL_ERROR says nothing.
-            return .reset(code: rule.reason == "REFUSED_STREAM" ? 7 : 2)
-        case .goaway:
-            let last = rule.status == nil ? request.streamID.map { max(0, $0 - 2) } : nil
-            return .goaway(lastStreamID: last, code: 0, data: goawayData)
-        }
     }
 
     // MARK: Records

@@ -26,8 +26,8 @@ final class HTTP1Connection: ProtocolDriver {
     private var currentKeepsAlive = true
     private var deadline: ContinuousClock.Instant?
     private var isIdle = false
-    /// A scripted answer that never comes.
-    private var isHung = false
+    /// The handler has returned, and no answer comes.
+    private var isUnanswered = false
     /// Counts requests, so that an answer that is late belongs to none.
     private var ticket = 0
     /// Answered in this turn; what else has come waits, so that others get theirs.
@@ -199,19 +199,32 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     func answered(_ ticket: Int, _ response: HTTPServerResponse) {
-        guard phase == .responding, ticket == self.ticket else { return }
-        switch response.effect {
-        case .answer:
-            write(response, closes: false)
-        case .hang:
-            isHung = true
-            if isStopping { connection.abort() }
-        case .reset:
-            phase = .closing
-            connection.abort()
-        case .goaway:
-            write(response, closes: true)
+        guard isOpen(ticket) else { return }
+        guard let ending = response.ending else { return write(response, closes: false) }
+        ending(Exchange(connection: self, ticket: ticket, response: response))
+        guard isOpen(ticket) else { return }
+        isUnanswered = true
+        if isStopping { connection.abort() }
+    }
+
+    private func isOpen(_ ticket: Int) -> Bool { phase == .responding && ticket == self.ticket }
+
+    private struct Exchange: HTTPExchange {
+        let connection: HTTP1Connection
+        let ticket: Int
+        let response: HTTPServerResponse
+
+        func answer() {
+            if connection.isOpen(ticket) { connection.write(response, closes: false) }
         }
+
+        func reset(code: UInt32) {
+            guard connection.isOpen(ticket) else { return }
+            connection.phase = .closing
+            connection.connection.abort()
+        }
+
+        func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
     }
 
     private func write(_ response: HTTPServerResponse, closes: Bool) {
@@ -260,7 +273,7 @@ final class HTTP1Connection: ProtocolDriver {
     // MARK: Streamed answers
 
     func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
-        guard phase == .responding, ticket == self.ticket, let request = current?.request,
+        guard isOpen(ticket), let request = current?.request,
             sendsBody(response, to: request.method)
         else { return false }
         // HTTP/1.0 knows a body's end only by the connection's.
@@ -322,7 +335,7 @@ final class HTTP1Connection: ProtocolDriver {
 
     func beginStop() {
         isStopping = true
-        if isHung { connection.abort() } else { process() }
+        if isUnanswered { connection.abort() } else { process() }
     }
 
     func fillOutput() {}

@@ -15,8 +15,8 @@ final class HTTP2Connection: ProtocolDriver {
         /// Answered, or reset; what still comes of the request is thrown away, up to a bound, since
         /// clients whose stream is reset while they send lose the answer (libcurl 7.88).
         case done
-        /// A scripted answer that never comes.
-        case hung
+        /// Its handler has returned, and no answer comes.
+        case unanswered
     }
 
     private struct Stream {
@@ -280,21 +280,36 @@ final class HTTP2Connection: ProtocolDriver {
     func answered(_ ticket: Int, _ response: HTTPServerResponse) {
         let id = Int32(ticket)
         guard streams[id]?.phase == .responding else { return }
-        switch response.effect {
-        case .answer:
+        if let ending = response.ending {
+            ending(Exchange(connection: self, id: id, response: response))
+            if streams[id]?.phase == .responding { streams[id]?.phase = .unanswered }
+        } else {
             submit(id, response)
-        case .hang:
-            streams[id]?.phase = .hung
-        case .reset(let code):
-            streams[id]?.phase = .done
-            reset(id, code)
-        case .goaway(let last, let code, let data):
-            // A stream that GOAWAY disowns must not have an answer on its way before it.
-            if last.map({ $0 >= Int(id) }) ?? true { submit(id, response) }
-            sayGoodbye(lastStreamID: last, code: code, data: data)
         }
         finishIfDone()
         connection.flushSoon()
+    }
+
+    private struct Exchange: HTTPExchange {
+        let connection: HTTP2Connection
+        let id: Int32
+        let response: HTTPServerResponse
+
+        private var isOpen: Bool { connection.streams[id]?.phase == .responding }
+
+        func answer() {
+            if isOpen { connection.submit(id, response) }
+        }
+
+        func reset(code: UInt32) {
+            guard isOpen else { return }
+            connection.streams[id]?.phase = .done
+            connection.reset(id, code)
+        }
+
+        func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+            connection.sayGoodbye(lastStreamID: lastStreamID, code: code, data: data)
+        }
     }
 
     private func submit(_ id: Int32, _ response: HTTPServerResponse) {
@@ -397,7 +412,7 @@ final class HTTP2Connection: ProtocolDriver {
                 reset(id, HTTP2.ErrorCode.noError)
             case .streaming:
                 connection.dropUnread(Int(id))
-            case .head, .body, .waiting, .responding, .hung: break
+            case .head, .body, .waiting, .responding, .unanswered: break
             }
         }
         connection.flushSoon()
@@ -449,7 +464,7 @@ final class HTTP2Connection: ProtocolDriver {
             case .body:
                 streams[id]?.deadline = now + Self.discardTime
                 refuse(id, HTTPProblem(status: 408, detail: "the body took too long"))
-            case .waiting, .responding, .streaming, .hung:
+            case .waiting, .responding, .streaming, .unanswered:
                 streams[id]?.deadline = nil
             case .done:
                 streams[id]?.deadline = nil
@@ -483,10 +498,10 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
-    /// Streams that hang by script hold up no stop.
+    /// Streams for which no answer comes hold up no stop.
     private func finishIfDone() {
-        guard hasSaidLast, streams.values.contains(where: { $0.phase == .hung }),
-            streams.values.allSatisfy({ $0.phase == .hung })
+        guard hasSaidLast, streams.values.contains(where: { $0.phase == .unanswered }),
+            streams.values.allSatisfy({ $0.phase == .unanswered })
         else { return }
         connection.finish()
     }

@@ -2,35 +2,26 @@ package import JSON
 
 /// One answer. The server adds `Date`, `Content-Length` and `Connection`.
 package struct HTTPServerResponse: Sendable {
-    /// What becomes of the answer: the simulator scripts its faults with these.
-    package enum Effect: Sendable, Equatable {
-        case answer
-        /// Never answers; the stream or connection stays as it is.
-        case hang
-        /// `RST_STREAM` with this code; over HTTP/1.1 the connection is dropped unanswered.
-        case reset(code: UInt32)
-        /// `GOAWAY` after the answer (its stream is only answered when `lastStreamID` is not below
-        /// it; nil names the newest stream). Over HTTP/1.1: answers, then closes.
-        case goaway(lastStreamID: Int?, code: UInt32, data: [UInt8])
-    }
-
     package var status: Int
     package var headers: HTTPHeaders
     package var body: [UInt8]
-    package var effect: Effect
     /// The body, in place of `body`, when it is made while it is sent.
     package var stream: HTTPBodyStream?
+    /// What is done in place of sending it; nil sends it. Not asked where it is streamed.
+    package var ending: Ending?
+
+    package typealias Ending = @Sendable (any HTTPExchange) -> Void
 
     package init(
         status: Int,
         headers: HTTPHeaders = [:],
         body: [UInt8] = [],
-        effect: Effect = .answer
+        ending: Ending? = nil
     ) {
         self.status = status
         self.headers = headers
         self.body = body
-        self.effect = effect
+        self.ending = ending
     }
 
     package static func json(

@@ -32,7 +32,7 @@ func serveSink(_ arguments: [String]) async throws {
         status: 200,
         headers: ["apns-id": "9e3779b9-7f4a-4000-8000-00007f4a7c15"]
     )
-    let hang = HTTPServerResponse(status: 200, effect: .hang)
+    let hang = HTTPServerResponse(status: 200, ending: { _ in })
     let server = try HTTPServer(configuration, loops: [loop]) { _ in
         var router = Router()
         router.on(.post, "/3/device/:token") { request in

@@ -40,14 +40,17 @@ struct HTTP2Tests {
                 HTTPServerResponse(
                     status: 200,
                     body: Array("last".utf8),
-                    effect: .goaway(
-                        lastStreamID: request.streamID,
-                        code: 0,
-                        data: Array(#"{"reason":"Shutdown"}"#.utf8)
-                    )
+                    ending: {
+                        $0.answer()
+                        $0.goaway(
+                            lastStreamID: request.streamID,
+                            code: 0,
+                            data: Array(#"{"reason":"Shutdown"}"#.utf8)
+                        )
+                    }
                 )
             }
-            router.on(.get, "/hang") { _ in HTTPServerResponse(status: 200, effect: .hang) }
+            router.on(.get, "/hang") { _ in HTTPServerResponse(status: 200, ending: { _ in }) }
         }) { server in
             let wire = try await FrameWire(port: server.port)
             defer { wire.close() }
@@ -83,9 +86,11 @@ struct HTTP2Tests {
         }
     }
 
-    @Test func aScriptedResetHasItsCode() async throws {
+    @Test func aResetHasItsCode() async throws {
         try await withServer(routes: { router, _ in
-            router.on(.get, "/") { _ in HTTPServerResponse(status: 200, effect: .reset(code: 7)) }
+            router.on(.get, "/") { _ in
+                HTTPServerResponse(status: 200, ending: { $0.reset(code: 7) })
+            }
             router.on(.get, "/fine") { _ in .text("fine") }
         }) { server in
             let wire = try await FrameWire(port: server.port)
@@ -104,7 +109,7 @@ struct HTTP2Tests {
 
     @Test func anAnswerThatNeverComesHoldsUpNeitherOthersNorAStop() async throws {
         try await withServer(routes: { router, _ in
-            router.on(.get, "/hang") { _ in HTTPServerResponse(status: 200, effect: .hang) }
+            router.on(.get, "/hang") { _ in HTTPServerResponse(status: 200, ending: { _ in }) }
             router.on(.get, "/fine") { _ in .text("fine") }
         }) { server in
             let wire = try await FrameWire(port: server.port)

@@ -129,7 +129,7 @@ private final class Peak: @unchecked Sendable {
 
     @Test("Where a socket takes bytes again, what waits goes on by that alone")
     func drained() async throws {
-        let hang = HTTPServerResponse(status: 200, effect: .hang)
+        let hang = HTTPServerResponse(status: 200, ending: { _ in })
         // The server says nothing after its settings, and no clock helps.
         try await run(answer: hang, change: { $0.tick = .seconds(3600) }) { bench, tunnel, server in
             _ = try await congest(bench, tunnel, count: 900, timeout: .seconds(7200))

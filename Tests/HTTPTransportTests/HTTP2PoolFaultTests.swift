@@ -35,7 +35,7 @@ private let fine = HTTPServerResponse(status: 200)
             guard let stream = request.streamID, stream == 141 else { return fine }
             var response = fine
             // This one, and all that came after it, were not processed.
-            response.effect = .goaway(lastStreamID: stream - 2, code: 0, data: [])
+            response.ending = { $0.goaway(lastStreamID: stream - 2, code: 0, data: []) }
             return response
         } _: { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
@@ -53,7 +53,11 @@ private let fine = HTTPServerResponse(status: 200)
     func goawayStorm() async throws {
         try await withLocalServer(maxConcurrentStreams: 1) { request in
             var response = fine
-            response.effect = .goaway(lastStreamID: request.streamID, code: 0, data: [])
+            let stream = request.streamID
+            response.ending = {
+                $0.answer()
+                $0.goaway(lastStreamID: stream, code: 0, data: [])
+            }
             return response
         } _: { server, loop in
             try await PoolBench.run(
@@ -78,7 +82,7 @@ private let fine = HTTPServerResponse(status: 200)
         let first = FirstTime()
         try await withLocalServer { request in
             var response = fine
-            if request.path == "/never" || first.take() { response.effect = .reset(code: 7) }
+            if request.path == "/never" || first.take() { response.ending = { $0.reset(code: 7) } }
             return response
         } _: { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
@@ -93,7 +97,7 @@ private let fine = HTTPServerResponse(status: 200)
     @Test("A reset stream is in doubt, and sent once")
     func reset() async throws {
         try await withLocalServer { _ in
-            HTTPServerResponse(status: 200, effect: .reset(code: 2))
+            HTTPServerResponse(status: 200, ending: { $0.reset(code: 2) })
         } _: { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
                 let error = try await bench.send(["/"]).first?.error
@@ -107,7 +111,7 @@ private let fine = HTTPServerResponse(status: 200)
     func silence() async throws {
         try await withLocalServer(maxConcurrentStreams: 20) { request in
             var response = fine
-            if request.path.hasSuffix("9") { response.effect = .hang }
+            if request.path.hasSuffix("9") { response.ending = { _ in } }
             return response
         } _: { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
@@ -341,7 +345,7 @@ private let fine = HTTPServerResponse(status: 200)
     func death() async throws {
         try await withLocalServer(maxConcurrentStreams: 100) { request in
             var response = fine
-            if request.path != "/fine" { response.effect = .hang }
+            if request.path != "/fine" { response.ending = { _ in } }
             return response
         } _: { server, loop in
             let tunnel = Tunnel(to: server.port)

@@ -351,7 +351,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
     @Test("A pool that is closed answers everything: in doubt what was sent, not sent the rest")
     func close() async throws {
         try await withLocalServer(maxConcurrentStreams: 10) { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
             try await PoolBench.run(
                 server.origin,
@@ -397,7 +397,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
     @Test("More requests than allowed are refused, not queued")
     func overloaded() async throws {
         try await withLocalServer { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
             try await PoolBench.run(
                 server.origin,

@@ -143,7 +143,7 @@ private func failure(
     func patience() async throws {
         try await withLocalServer { request in
             var response = echo(request)
-            if request.path == "/silent" { response.effect = .hang }
+            if request.path == "/silent" { response.ending = { _ in } }
             return response
         } _: { server, loop in
             try await withClient(server, loop) { client in
@@ -213,7 +213,7 @@ private func failure(
     @Test("A deadline ends a call that was sent, and one that never was says so")
     func deadline() async throws {
         try await withLocalServer { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
             try await withClient(server, loop) { client in
                 let request = HTTPRequest(url: server.origin + "/", timeout: .milliseconds(300))
@@ -312,7 +312,7 @@ private func failure(
         let first = FirstTime()
         try await withLocalServer { request in
             var response = echo(request)
-            if first.take() { response.effect = .reset(code: 7) }
+            if first.take() { response.ending = { $0.reset(code: 7) } }
             return response
         } _: { server, loop in
             try await withClient(server, loop) { client in
@@ -329,11 +329,14 @@ private func failure(
         try await withLocalServer { request in
             var response = echo(request)
             if first.take() {
-                response.effect = .goaway(
-                    lastStreamID: lastStreamID,
-                    code: 0,
-                    data: Array(#"{"reason":"Shutdown"}"#.utf8)
-                )
+                response.ending = {
+                    if lastStreamID == nil { $0.answer() }
+                    $0.goaway(
+                        lastStreamID: lastStreamID,
+                        code: 0,
+                        data: Array(#"{"reason":"Shutdown"}"#.utf8)
+                    )
+                }
             }
             return response
         } _: { server, loop in
@@ -356,7 +359,9 @@ private func failure(
             let number = taken.next()
             if number % 40 == 39, let stream = request.streamID {
                 // This one, and all that came after it, were not processed.
-                response.effect = .goaway(lastStreamID: max(0, stream - 2), code: 0, data: [])
+                response.ending = {
+                    $0.goaway(lastStreamID: max(0, stream - 2), code: 0, data: [])
+                }
             }
             return response
         } _: { server, loop in
@@ -388,7 +393,7 @@ private func failure(
     @Test("A reset stream is an answer that never came")
     func reset() async throws {
         try await withLocalServer { _ in
-            HTTPServerResponse(status: 200, effect: .reset(code: 2))
+            HTTPServerResponse(status: 200, ending: { $0.reset(code: 2) })
         } _: { server, loop in
             try await withClient(server, loop) { client in
                 let request = HTTPRequest(url: server.origin + "/", isRepeatable: false)
@@ -488,7 +493,9 @@ private func failure(
     @Test("Closing ends every call once, and takes no more")
     func close() async throws {
         try await withLocalServer { request in
-            HTTPServerResponse(status: 200, effect: request.path == "/open" ? .answer : .hang)
+            var response = HTTPServerResponse(status: 200)
+            if request.path != "/open" { response.ending = { _ in } }
+            return response
         } _: { server, loop in
             try await withClient(server, loop) { client in
                 let url = server.origin + "/"
@@ -532,7 +539,7 @@ private func failure(
     @Test("More calls at once than allowed are refused, not queued")
     func overloaded() async throws {
         try await withLocalServer { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
             try await withClient(server, loop, change: { $0.maximumCalls = 1 }) { client in
                 async let first = failure(client, HTTPRequest(url: server.origin + "/"))

@@ -180,7 +180,7 @@ extension WaitingLine {
         let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 10) { _ in
             await gate.wait()
-            return HTTPServerResponse(status: 200, effect: .reset(code: 7))
+            return HTTPServerResponse(status: 200, ending: { $0.reset(code: 7) })
         } _: { server, loop in
             try await PoolBench.run(
                 server.origin,
@@ -206,7 +206,7 @@ extension WaitingLine {
     @Test("Without an owner all are withdrawn, and a completion may send again")
     func withdrawAll() async throws {
         try await withLocalServer(maxConcurrentStreams: 1) { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
             try await PoolBench.run(
                 server.origin,

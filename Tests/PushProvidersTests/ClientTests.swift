@@ -158,7 +158,7 @@ private final class Counts: @unchecked Sendable {
     func closing() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { _ in
-            HTTPServerResponse(status: 200, effect: .hang)
+            HTTPServerResponse(status: 200, ending: { _ in })
         } _: { bench in
             let answers = Answers()
             let batch = try deliveries(.apns, (0..<1500).map { "ab\($0)" })

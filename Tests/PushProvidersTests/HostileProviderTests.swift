@@ -168,7 +168,7 @@ import Testing
                 await gate.wait()
                 return .json(["access_token": "t1", "expires_in": 3600])
             }
-            return HTTPServerResponse(status: 200, effect: .hang)
+            return HTTPServerResponse(status: 200, ending: { _ in })
         } _: { bench in
             let secret: JSONObject = [
                 "type": "service_account", "project_id": "p", "client_email": "push@p",
