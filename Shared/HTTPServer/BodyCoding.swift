@@ -1,47 +1,4 @@
 internal import Compression
-internal import Synchronization
-
-/// What the body of one request takes of its loop's budget. Usable from anywhere.
-final class HeldBody: Sendable {
-    /// Of the body, and of what it inflates to.
-    let maximumBytes: Int
-    private let server: ServerLoop
-    private let bytes = Atomic<Int>(0)
-    /// Never refused: who fills the budget with large bodies must not shut out small ones, which the
-    /// number of connections bounds.
-    private static let smallBody = 16 * 1024
-
-    init(at server: ServerLoop, maximumBytes: Int) {
-        self.server = server
-        self.maximumBytes = maximumBytes
-    }
-
-    deinit { letGo() }
-
-    /// Counts what there is of the body now.
-    ///
-    /// - Throws: 503 when there is no room for it beside those of other requests.
-    func hold(_ count: Int) throws(HTTPProblem) {
-        let more = count - bytes.exchange(count, ordering: .relaxed)
-        if more == 0 { return }
-        let all = server.heldBodyBytes.add(more, ordering: .relaxed).newValue
-        guard more > 0, count > Self.smallBody, all > server.configuration.maximumHeldBodyBytes
-        else { return }
-        throw HTTPProblem(
-            status: 503,
-            detail: "too many bodies are being handled",
-            headers: ["Retry-After": "1"]
-        )
-    }
-
-    func letGo() {
-        let held = bytes.exchange(0, ordering: .relaxed)
-        if held != 0 { server.heldBodyBytes.subtract(held, ordering: .relaxed) }
-    }
-
-    /// Of a body that its handler found to be no good: others' are counted by their connections.
-    func refused(_ status: Int) { server.instruments.refused(status) }
-}
 
 extension HTTPServerRequest {
     /// Whether the body is not yet what its sender meant.

@@ -7,8 +7,9 @@ internal import Synchronization
 /// States: there, gone. Its task is not cancelled by it, for a write that has begun is to end; what is
 /// only of use to the caller asks.
 package final class CallerPresence: Sendable {
-    /// Whose handler it is; nil where nobody can leave.
-    private let server: ServerLoop?
+    /// Its handler's; nil where nobody can leave.
+    private let loop: EventLoop?
+    private let gatheredBytes: ByteBudget?
     /// What the handler holds of an answer that it is still making.
     private let heldBytes = Atomic<Int>(0)
     private let lock = Lock()
@@ -18,9 +19,12 @@ package final class CallerPresence: Sendable {
     nonisolated(unsafe) private var cancels: [Int: @Sendable () -> Void] = [:]
 
     /// Of a request that came by no socket.
-    package static let always = CallerPresence(at: nil)
+    package static let always = CallerPresence(on: nil, gathering: nil)
 
-    init(at server: ServerLoop?) { self.server = server }
+    init(on loop: EventLoop?, gathering gatheredBytes: ByteBudget?) {
+        self.loop = loop
+        self.gatheredBytes = gatheredBytes
+    }
 
     deinit { letGo() }
 
@@ -39,7 +43,7 @@ package final class CallerPresence: Sendable {
     package func whileThere<Value: Sendable>(
         _ read: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
-        guard let loop = server?.loop else { return try await read() }
+        guard let loop else { return try await read() }
         try check()
         let reading = Task.immediate(executorPreference: loop) { try await read() }
         let id = add { reading.cancel() }
@@ -67,7 +71,7 @@ package final class CallerPresence: Sendable {
 
     /// The caller has gone, or called the request off.
     func leave() {
-        guard server != nil else { return }
+        guard loop != nil else { return }
         let ends = lock.withLock {
             unsafe hasLeft = true
             defer { unsafe cancels = [:] }
@@ -111,14 +115,16 @@ package final class CallerPresence: Sendable {
     ///
     /// - Returns: False where there is no room for it beside what others gather.
     package func hold(_ bytes: Int) -> Bool {
-        guard let server else { return true }
+        guard let gatheredBytes else { return true }
         let all = heldBytes.add(bytes, ordering: .relaxed).newValue
-        return server.gather(bytes) || all <= ServerLoop.smallAnswer
+        // Nobody who reads is closed for it: what is gathered has a budget of its own.
+        let total = gatheredBytes.add(bytes)
+        return total == bytes || total <= gatheredBytes.limit || all <= ByteBudget.small
     }
 
     /// The answer is made, or nobody makes it any more.
     func letGo() {
         let held = heldBytes.exchange(0, ordering: .relaxed)
-        if held != 0 { server?.gatheredBytes.subtract(held, ordering: .relaxed) }
+        if held != 0 { gatheredBytes?.add(-held) }
     }
 }

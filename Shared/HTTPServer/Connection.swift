@@ -304,7 +304,7 @@ final class Connection: @unchecked Sendable {
         of progress: RequestInProgress
     ) -> HTTPServerResponse {
         let (bytes, method) = (response.body.count, progress.request.method)
-        guard driver != nil, !server.makeRoom(for: bytes), bytes > ServerLoop.smallAnswer,
+        guard driver != nil, !server.makeRoom(for: bytes), bytes > ByteBudget.small,
             method == .get || method == .head
         else { return response }
         server.instruments.refused(503)

@@ -42,7 +42,7 @@ final class HTTP1Connection: ProtocolDriver {
         server = connection.server
         let configuration = connection.server.configuration
         parser = HTTP1Parser(
-            limits: HTTP1Parser.Limits(
+            limits: HTTP1Limits(
                 targetBytes: configuration.maximumTargetBytes,
                 headBytes: configuration.maximumHeadBytes,
                 headerCount: configuration.maximumHeaderCount
@@ -140,7 +140,7 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
-    private func begin(_ head: HTTP1Parser.Head) {
+    private func begin(_ head: HTTP1Head) {
         currentKeepsAlive = head.keepsAlive
         owesContinue = head.expectsContinue
         isIdle = false

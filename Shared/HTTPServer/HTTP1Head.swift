@@ -1,3 +1,22 @@
+struct HTTP1Limits: Sendable {
+    var targetBytes: Int
+    /// The request line and the header lines together; trailers count too.
+    var headBytes: Int
+    var headerCount: Int
+}
+
+struct HTTP1Head {
+    var method: HTTPMethod
+    /// In origin form (`*` for OPTIONS).
+    var target: String
+    var version: HTTPVersion
+    var headers: HTTPHeaders
+    /// The connection may serve another request after this one.
+    var keepsAlive: Bool
+    var expectsContinue: Bool
+    var hasBody: Bool
+}
+
 /// A request's head while its lines come in, and the rules that hold between them.
 struct PartialHead {
     enum Framing {
@@ -19,7 +38,7 @@ struct PartialHead {
     init() {}
 
     /// `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
-    init(requestLine line: ArraySlice<UInt8>, limits: HTTP1Parser.Limits) throws(HTTPProblem) {
+    init(requestLine line: ArraySlice<UInt8>, limits: HTTP1Limits) throws(HTTPProblem) {
         let blank = UInt8(ascii: " ")
         guard let first = line.firstIndex(of: blank), first > line.startIndex,
             let second = line[(first + 1)...].firstIndex(of: blank), second > first + 1,
@@ -81,7 +100,7 @@ struct PartialHead {
     /// into the one before it, and is refused.
     mutating func add(
         headerLine line: ArraySlice<UInt8>,
-        limits: HTTP1Parser.Limits
+        limits: HTTP1Limits
     ) throws(HTTPProblem) {
         guard headers.count < limits.headerCount else {
             throw HTTPProblem(status: 431, detail: "there are too many header fields")
@@ -121,7 +140,7 @@ struct PartialHead {
         return .chunked
     }
 
-    func finish(_ framing: Framing) throws(HTTPProblem) -> HTTP1Parser.Head {
+    func finish(_ framing: Framing) throws(HTTPProblem) -> HTTP1Head {
         let hosts = headers.first("host")
         guard hosts.count <= 1 else { throw bad("there is more than one Host") }
         if let host = hosts.value {
@@ -144,7 +163,7 @@ struct PartialHead {
             : headers.hasToken("keep-alive", in: "connection")
                 && !headers.hasToken("close", in: "connection")
         let hasBody = if case .none = framing { false } else { true }
-        return HTTP1Parser.Head(
+        return HTTP1Head(
             method: method,
             target: target,
             version: version,

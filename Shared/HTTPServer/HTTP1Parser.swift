@@ -10,27 +10,8 @@ struct HTTP1Parser {
     /// Enough for a path that tells whose the request is.
     private static let shownTargetBytes = 1024
 
-    struct Limits: Sendable {
-        var targetBytes: Int
-        /// The request line and the header lines together; trailers count too.
-        var headBytes: Int
-        var headerCount: Int
-    }
-
-    struct Head {
-        var method: HTTPMethod
-        /// In origin form (`*` for OPTIONS).
-        var target: String
-        var version: HTTPVersion
-        var headers: HTTPHeaders
-        /// The connection may serve another request after this one.
-        var keepsAlive: Bool
-        var expectsContinue: Bool
-        var hasBody: Bool
-    }
-
     enum Event {
-        case head(Head)
+        case head(HTTP1Head)
         /// The request is whole; its trailers are dropped.
         case end(body: [UInt8])
         case failure(HTTPProblem)
@@ -48,7 +29,7 @@ struct HTTP1Parser {
         case failed
     }
 
-    let limits: Limits
+    let limits: HTTP1Limits
     /// The bound on the body whose head was just told; set it before asking for the next event.
     var maximumBodyBytes = Int.max
 
@@ -66,7 +47,7 @@ struct HTTP1Parser {
     /// What is known of the target of a request whose head could not be read: its beginning.
     private(set) var failedTarget: String?
 
-    init(limits: Limits) { self.limits = limits }
+    init(limits: HTTP1Limits) { self.limits = limits }
 
     /// Some bytes of a request are here, and its end is not.
     var isInsideRequest: Bool {
@@ -253,7 +234,7 @@ struct HTTP1Parser {
 
     // MARK: Heads and bodies
 
-    private mutating func finishHead() throws(HTTPProblem) -> Head {
+    private mutating func finishHead() throws(HTTPProblem) -> HTTP1Head {
         let framing = try partial.framing()
         let head = try partial.finish(framing)
         partial = PartialHead()
@@ -297,5 +278,3 @@ struct HTTP1Parser {
         HTTPProblem(status: 413, detail: "the body is larger than \(maximumBodyBytes) bytes")
     }
 }
-
-func bad(_ detail: String) -> HTTPProblem { HTTPProblem(status: 400, detail: detail) }

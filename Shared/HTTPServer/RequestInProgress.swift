@@ -13,10 +13,11 @@ final class RequestInProgress: @unchecked Sendable {
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
-        request.caller = CallerPresence(at: server)
+        request.caller = CallerPresence(on: server.loop, gathering: server.gatheredBytes)
         heldBody = HeldBody(
-            at: server,
-            maximumBytes: match.maximumBodyBytes ?? server.configuration.maximumBodyBytes
+            maximumBytes: match.maximumBodyBytes ?? server.configuration.maximumBodyBytes,
+            of: server.heldBodyBytes,
+            server.instruments
         )
         request.heldBody = heldBody
         self.request = request

@@ -12,11 +12,11 @@ final class ServerLoop: @unchecked Sendable {
     let instruments: Instruments
     var date = HTTPDate()
     /// Of all requests that are coming or being handled.
-    let heldBodyBytes = Atomic<Int>(0)
+    let heldBodyBytes: ByteBudget
     /// Of answers that peers have not read, and that are gathered part by part.
     let heldAnswerBytes = Atomic<Int>(0)
     /// Of answers that are gathered part by part, before they are sent.
-    let gatheredBytes = Atomic<Int>(0)
+    let gatheredBytes: ByteBudget
     /// The connections with more than a small answer of them.
     private var holders: [Int: Connection] = [:]
     /// For HTTP/2 connections from now on; those that are open are told of a change.
@@ -52,6 +52,8 @@ final class ServerLoop: @unchecked Sendable {
         self.limits = limits
         self.instruments = instruments
         self.log = log
+        heldBodyBytes = ByteBudget(limit: configuration.maximumHeldBodyBytes)
+        gatheredBytes = ByteBudget(limit: configuration.maximumHeldAnswerBytes)
         maxConcurrentStreams = configuration.http2.maxConcurrentStreams
     }
 
@@ -147,15 +149,13 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Answers that wait for their peers
 
-    /// Never refused; what holds no more is closed for others only where the rest is not enough.
-    static let smallAnswer = 16 * 1024
-
+    /// What holds no more than a small answer is closed for others only where the rest is not enough.
     func countHeldBytes(of connection: Connection, _ bytes: Int, before: Int) {
         if bytes == before { return }
         heldAnswerBytes.add(bytes - before, ordering: .relaxed)
         instruments.heldAnswers.add(bytes - before)
-        let isHolder = bytes > Self.smallAnswer
-        if isHolder == (before > Self.smallAnswer) { return }
+        let isHolder = bytes > ByteBudget.small
+        if isHolder == (before > ByteBudget.small) { return }
         holders[connection.id] = isHolder ? connection : nil
     }
 
@@ -183,15 +183,6 @@ final class ServerLoop: @unchecked Sendable {
             }
         }
         return false
-    }
-
-    /// Counts a part of an answer that is gathered before it is sent. Nobody who reads is closed for
-    /// it: what is gathered has a budget of its own.
-    ///
-    /// - Returns: Whether there was room.
-    func gather(_ bytes: Int) -> Bool {
-        let before = gatheredBytes.add(bytes, ordering: .relaxed).oldValue
-        return before == 0 || before + bytes <= configuration.maximumHeldAnswerBytes
     }
 
     // MARK: Output

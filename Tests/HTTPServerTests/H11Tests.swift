@@ -113,10 +113,10 @@ struct H11Tests {
     /// what there is of the next request can still become one.
     private func read(_ input: [UInt8], _ random: inout SeededGenerator) -> [String] {
         var parser = HTTP1Parser(
-            limits: HTTP1Parser.Limits(targetBytes: 16_384, headBytes: 65_536, headerCount: 128)
+            limits: HTTP1Limits(targetBytes: 16_384, headBytes: 65_536, headerCount: 128)
         )
         var lines: [String] = []
-        var head: HTTP1Parser.Head?
+        var head: HTTP1Head?
         var position = 0
         while position < input.count {
             let step = Int.random(in: 1...max(1, input.count / 2), using: &random)
@@ -142,7 +142,7 @@ struct H11Tests {
         return lines + ["M"]
     }
 
-    private func line(_ head: HTTP1Parser.Head, _ body: [UInt8]) -> String {
+    private func line(_ head: HTTP1Head, _ body: [UInt8]) -> String {
         let fields = head.headers.map { field in
             let name = field.name.lowercased()
             let value = name == "transfer-encoding" ? field.value.lowercased() : field.value

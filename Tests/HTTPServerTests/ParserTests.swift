@@ -5,7 +5,7 @@ import Testing
 /// The parser as a value: bytes in, events out.
 @Suite(.timeLimit(.minutes(1)))
 struct ParserTests {
-    private let limits = HTTP1Parser.Limits(targetBytes: 100, headBytes: 1000, headerCount: 10)
+    private let limits = HTTP1Limits(targetBytes: 100, headBytes: 1000, headerCount: 10)
 
     private func describe(_ event: HTTP1Parser.Event) -> String {
         switch event {

@@ -21,7 +21,7 @@ func fuzzHTTP1(_ bytes: [UInt8]) {
     }
 }
 
-private let limits = HTTP1Parser.Limits(targetBytes: 200, headBytes: 600, headerCount: 8)
+private let limits = HTTP1Limits(targetBytes: 200, headBytes: 600, headerCount: 8)
 private let maximumBodyBytes = 1000
 
 private enum Told: Equatable {

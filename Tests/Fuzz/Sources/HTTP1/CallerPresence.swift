@@ -2,3 +2,6 @@
 package final class CallerPresence: Sendable {
     package static let always = CallerPresence()
 }
+
+/// The same, of a body's share of a budget.
+final class HeldBody: Sendable {}
