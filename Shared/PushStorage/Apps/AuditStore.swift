@@ -95,6 +95,7 @@ package struct AuditStore: Sendable {
     static func forget(
         _ names: [String],
         of app: String,
+        until: Int64?,
         _ transaction: PostgresTransaction
     ) async throws -> Int {
         try await transaction.pipeline([
@@ -104,8 +105,13 @@ package struct AuditStore: Sendable {
                 UPDATE audit SET targets = ARRAY(SELECT CASE WHEN t = ANY ($2::text[])
                     THEN $3 ELSE t END FROM unnest(targets) AS t)
                 WHERE app = $1 AND targets && $2::text[]
+                    AND ($4::timestamptz IS NULL
+                        OR at <= $4::timestamptz + \(ErasedNames.clockDifference))
                 """,
-                [.text(app), .textArray(names), .text(Redaction.mark)]
+                [
+                    .text(app), .textArray(names), .text(Redaction.mark),
+                    .optional(timestamp: until),
+                ]
             ),
         ])[1].affectedRows
     }

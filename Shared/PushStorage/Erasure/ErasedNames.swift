@@ -5,7 +5,7 @@ import Postgres
 /// without its name.
 enum ErasedNames {
     /// How far ahead of Postgres' clock a service's may be that says when something was done.
-    private static let clockDifference = "interval '1 second'"
+    static let clockDifference = "interval '1 second'"
     /// Longer than a service keeps its audit in memory.
     static let kept = Duration.seconds(86_400)
 
@@ -13,20 +13,23 @@ enum ErasedNames {
         "sha256(convert_to(\(app) || '/' || \(name), 'UTF8'))"
     }
 
-    /// From now on, what was done until now and names one of them does not name it any more.
+    /// From now on, what was done until a moment, in microseconds (`nil`: now), and names one of them
+    /// does not name it any more.
     static func note(
         _ names: [String],
         of app: String,
+        until: Int64? = nil,
         _ transaction: PostgresTransaction
     ) async throws {
         _ = try await transaction.execute(
             """
             INSERT INTO erased_names (app, digest, at)
-            SELECT DISTINCT $1, \(digest("$1", "n.name")), clock_timestamp()
+            SELECT DISTINCT $1, \(digest("$1", "n.name")),
+                coalesce($3::timestamptz, clock_timestamp())
             FROM unnest($2::text[]) AS n(name) ORDER BY 2
             ON CONFLICT (app, digest) DO UPDATE SET at = excluded.at
             """,
-            [.text(app), .textArray(names)]
+            [.text(app), .textArray(names), .optional(timestamp: until)]
         )
     }
 

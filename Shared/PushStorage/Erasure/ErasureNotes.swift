@@ -10,6 +10,8 @@ enum ErasureNotes {
         var counts: ErasureCounts
         /// The last push that was looked at; `nil`: none was.
         var cursor: (Int64?, String?)
+        /// What came in later has to do with somebody else, whatever he is called: in microseconds.
+        let until: Int64
 
         fileprivate init(_ row: PostgresRow) throws {
             names = SubjectNames(try row.json("names"))
@@ -17,6 +19,7 @@ enum ErasureNotes {
             cursor = (
                 try row.timestampMicrosecondsOrNil("cursor_at"), try row.uuidOrNil("cursor_id")
             )
+            until = try row.timestampMicroseconds("started_at")
         }
     }
 
@@ -25,9 +28,11 @@ enum ErasureNotes {
         let subject: Subject
         let names: SubjectNames
         let entry: AuditEntry
+        /// As of the note.
+        let until: Int64
     }
 
-    private static let columns = "names, counts, cursor_at, cursor_id"
+    private static let columns = "names, counts, cursor_at, cursor_id, started_at"
 
     private static func key(_ subject: Subject) -> [PostgresValue] {
         [.text(subject.app), .text(subject.kind.rawValue), .text(subject.id)]
@@ -50,7 +55,8 @@ enum ErasureNotes {
         return try Note(row)
     }
 
-    /// The names that were found, for whom; a name that is new begins the walk again.
+    /// The names that were found, for whom; a name that is new begins the walk again. Until `begun`
+    /// says better, what comes in within a second counts as of before: it may have met the subject.
     static func keep(
         _ note: Note,
         of subject: Subject,
@@ -60,6 +66,7 @@ enum ErasureNotes {
         _ = try await transaction.execute(
             """
             UPDATE erasures SET names = $4, counts = $5, wanted_by = $6, touched_at = clock_timestamp(),
+                started_at = clock_timestamp() + interval '1 second',
                 cursor_at = CASE WHEN names = $4 THEN cursor_at END,
                 cursor_id = CASE WHEN names = $4 THEN cursor_id END
             WHERE app = $1 AND kind = $2 AND id = $3
@@ -68,6 +75,19 @@ enum ErasureNotes {
                 .json(note.names.json), .json(.object(note.counts.json)), .json(wish(entry)),
             ]
         )
+    }
+
+    /// The subject is gone: what comes in from now on cannot meet it.
+    ///
+    /// - Returns: That moment; `nil` where another call has brought the erasure to its end.
+    static func begun(_ subject: Subject, in database: Database) async throws -> Int64? {
+        try await database.execute(
+            """
+            UPDATE erasures SET started_at = clock_timestamp()
+            WHERE app = $1 AND kind = $2 AND id = $3 RETURNING started_at
+            """,
+            key(subject)
+        ).first?.timestampMicroseconds("started_at")
     }
 
     /// - Returns: The note, locked; `nil` where another call has brought the erasure to its end.
@@ -127,7 +147,7 @@ enum ErasureNotes {
                 WHERE touched_at < now() - interval '1 minute'
                 ORDER BY touched_at LIMIT 1 FOR UPDATE SKIP LOCKED) a
             WHERE e.app = a.app AND e.kind = a.kind AND e.id = a.id
-            RETURNING e.app, e.kind, e.id, e.names, e.wanted_by
+            RETURNING e.app, e.kind, e.id, e.names, e.wanted_by, e.started_at
             """
         )
         guard let row = found.first, let kind = Subject.Kind(rawValue: try row.text("kind"))
@@ -143,7 +163,8 @@ enum ErasureNotes {
                 action: wanted["action"]?.string ?? "erase",
                 address: wanted["address"]?.string,
                 status: wanted["status"]?.integer ?? 200
-            )
+            ),
+            until: try row.timestampMicroseconds("started_at")
         )
     }
 

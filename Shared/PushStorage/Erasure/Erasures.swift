@@ -9,8 +9,8 @@ import PushCore
 /// page by page, each page a transaction: deliveries lose what they say of the device and stay as
 /// rows without a name, so that the books of their pushes balance, and those that were pending end;
 /// requests lose the names. An erasure that was cut short goes on from its note at the next call, or
-/// in the maintenance loop. It may be repeated: what is not there is not erased again. What other services
-/// write to the audit later loses the names when it is written (`ErasedNames`).
+/// in the maintenance loop. It may be repeated: what is not there is not erased again. What came in after
+/// the subject was gone stays: whoever has its name then is somebody else. What other services write to the audit later loses the names when it is written (`ErasedNames`).
 ///
 /// The steps stand here; the rows are those of `ErasureNotes`, `SubjectSearch` and `SubjectRows`.
 package struct Erasures: Sendable {
@@ -31,16 +31,23 @@ package struct Erasures: Sendable {
         unknown: Int? = nil
     ) async throws -> ErasureReceipt {
         let names = try await begin(subject, entry)
-        return try await goOn(subject, names, entry, unknown: unknown)
+        let until = try await ErasureNotes.begun(subject, in: database)
+        return try await goOn(subject, names, until: until, entry, unknown: unknown)
     }
 
     private func goOn(
         _ subject: Subject,
         _ names: SubjectNames,
+        until: Int64?,
         _ entry: AuditEntry,
         unknown: Int? = nil
     ) async throws -> ErasureReceipt {
-        let sent = try await SubjectSearch.inFlight(names, of: subject.app, database)
+        let sent = try await SubjectSearch.inFlight(
+            names,
+            of: subject.app,
+            until: until,
+            database
+        )
         while try await erasePage(of: subject) {}
         let late = try await erase(sent, names, of: subject)
         return try await finish(subject, entry, inFlight: late, unknown: unknown)
@@ -55,7 +62,12 @@ package struct Erasures: Sendable {
         guard let abandoned = try await ErasureNotes.takeAbandoned(in: database) else {
             return false
         }
-        _ = try await goOn(abandoned.subject, abandoned.names, abandoned.entry)
+        _ = try await goOn(
+            abandoned.subject,
+            abandoned.names,
+            until: abandoned.until,
+            abandoned.entry
+        )
         return true
     }
 
@@ -99,6 +111,7 @@ package struct Erasures: Sendable {
                 of: subject.app,
                 note.names,
                 after: note.cursor,
+                until: note.until,
                 transaction
             )
             guard let last = page.last else { return false }
@@ -121,7 +134,12 @@ package struct Erasures: Sendable {
         var open = sent
         for look in 0..<Self.looks where !open.isEmpty {
             if look > 0 { try await Task.sleep(for: .milliseconds(100)) }
-            let now = try await SubjectSearch.inFlight(names, of: subject.app, database)
+            let now = try await SubjectSearch.inFlight(
+                names,
+                of: subject.app,
+                until: nil,
+                database
+            )
             open = open.filter { shard in now.contains { $0 == shard } }
         }
         let pushIDs = Set(sent.map(\.pushID)).sorted()
@@ -147,9 +165,19 @@ package struct Erasures: Sendable {
             let note = try await ErasureNotes.close(subject, transaction)
             var counts = note?.counts ?? ErasureCounts()
             if let names = note?.names {
-                // Again: this was done until now.
-                try await ErasedNames.note(names.texts.sorted(), of: subject.app, transaction)
-                try await SubjectRows.cleanRest(of: subject, names, &counts, transaction)
+                try await ErasedNames.note(
+                    names.texts.sorted(),
+                    of: subject.app,
+                    until: note?.until,
+                    transaction
+                )
+                try await SubjectRows.cleanRest(
+                    of: subject,
+                    names,
+                    until: note?.until,
+                    &counts,
+                    transaction
+                )
             }
             let hash = try await transaction.execute(
                 "SELECT encode(sha256(convert_to($1, 'UTF8')), 'hex') AS subject",

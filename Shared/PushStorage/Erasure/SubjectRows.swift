@@ -155,6 +155,7 @@ enum SubjectRows {
     private static func cleanOutbox(
         _ names: SubjectNames,
         of app: String,
+        until: Int64?,
         _ transaction: PostgresTransaction
     ) async throws -> Int {
         let redaction = Redaction(names)
@@ -166,9 +167,13 @@ enum SubjectRows {
                 SELECT id, value FROM outbox
                 WHERE EXISTS (SELECT FROM unnest($1::bytea[]) AS n(needle)
                     WHERE position(n.needle IN value) > 0)
+                    AND ($2::timestamptz IS NULL OR created_at <= $2::timestamptz)
                 ORDER BY id FOR UPDATE
                 """,
-                [.bytesArray(Array(needles.dropFirst(start).prefix(namesAtOnce)))]
+                [
+                    .bytesArray(Array(needles.dropFirst(start).prefix(namesAtOnce))),
+                    .optional(timestamp: until),
+                ]
             )
             for row in found.rows {
                 let value = try row.bytes("value")
@@ -187,17 +192,24 @@ enum SubjectRows {
         return count
     }
 
-    /// What waits for Kafka, and what the audit names.
+    /// What waits for Kafka, and what the audit names, until a moment.
     static func cleanRest(
         of subject: Subject,
         _ names: SubjectNames,
+        until: Int64? = nil,
         _ counts: inout ErasureCounts,
         _ transaction: PostgresTransaction
     ) async throws {
-        counts["outboxRecords"] += try await cleanOutbox(names, of: subject.app, transaction)
+        counts["outboxRecords"] += try await cleanOutbox(
+            names,
+            of: subject.app,
+            until: until,
+            transaction
+        )
         counts["auditEntries"] += try await AuditStore.forget(
             names.texts.sorted(),
             of: subject.app,
+            until: until,
             transaction
         )
     }

@@ -58,11 +58,13 @@ enum SubjectSearch {
         var delivered: Set<String> = []
     }
 
-    /// Reads the page behind a cursor. However many names there are, no statement takes long.
+    /// Reads the page behind a cursor, of pushes that came in until a moment. However many names there
+    /// are, no statement takes long.
     static func page(
         of app: String,
         _ names: SubjectNames,
         after cursor: (Int64?, String?),
+        until: Int64? = nil,
         _ transaction: PostgresTransaction
     ) async throws -> Page {
         let (needles, targets) = (names.needles, names.targets)
@@ -72,11 +74,12 @@ enum SubjectSearch {
             """
             SELECT id, created_at FROM pushes
             WHERE app = $1 AND (created_at, id) > ($2::timestamptz, $3::uuid)
+                AND ($5::timestamptz IS NULL OR coalesce(accepted_at, created_at) <= $5::timestamptz)
             ORDER BY created_at, id LIMIT $4
             """,
             [
                 .text(app), .timestamp(cursor.0 ?? 0), .uuid(cursor.1 ?? zeroUUID),
-                .integer(most),
+                .integer(most), .optional(timestamp: until),
             ]
         ).rows
         var page = Page()
@@ -201,23 +204,26 @@ enum SubjectSearch {
     }
 
     /// The shards that somebody is sending now, and whose members the subject was among when they
-    /// were read.
+    /// were read: of pushes that came in until a moment.
     static func inFlight(
         _ names: SubjectNames,
         of app: String,
+        until: Int64?,
         _ database: Database
     ) async throws -> [(pushID: String, shard: Int)] {
         guard !names.objectIDs.isEmpty else { return [] }
         return try await database.execute(
             """
-            SELECT s.push_id, s.shard FROM shards s
+            SELECT s.push_id, s.shard FROM shards s JOIN pushes p ON p.id = s.push_id
             WHERE s.owner IS NOT NULL AND s.app = $1 AND NOT s.finished
+                AND ($3::timestamptz IS NULL
+                    OR coalesce(p.accepted_at, p.created_at) <= $3::timestamptz)
                 AND EXISTS (SELECT FROM unnest($2::text[]) AS n(id)
                     WHERE n.id COLLATE "C" > s.lower_id
                         AND (s.upper_id IS NULL OR n.id COLLATE "C" <= s.upper_id)
                         AND (s.cursor IS NULL OR n.id COLLATE "C" > s.cursor))
             """,
-            [.text(app), .textArray(names.objectIDs.sorted())]
+            [.text(app), .textArray(names.objectIDs.sorted()), .optional(timestamp: until)]
         ).rows.map { (try $0.uuid("push_id"), try $0.integer("shard")) }
     }
 }

@@ -399,6 +399,52 @@ struct ErasureTests {
         }
     }
 
+    @Test("Who comes back while an erasure is cut short keeps what is his")
+    func whoComesBack() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            _ = try await fixture.server.query(
+                """
+                insert into erasures (app, kind, id, names, touched_at, wanted_by)
+                values ('shop', 'identity', 'user-back', '{"objectIds": [], "tokenHashes": [],
+                    "texts": ["user-back"]}', now() - interval '2 minutes', '{}')
+                """
+            )
+            _ = try await fixture.install(phone("aa11bb22", "user-back", "device-new"))
+            let push = try fixture.push("later", ["identities": ["user-back"]])
+            _ = try await database.pushes.accept(
+                push,
+                record: OutgoingRecord(
+                    topic: "push.requests",
+                    key: nil,
+                    value: JSONValue.object(["app": "shop", "identities": ["user-back"]]).bytes
+                )
+            )
+            try await database.audit.append([
+                AuditEntry(
+                    app: Self.app,
+                    actor: "master-key",
+                    action: "anew",
+                    targets: ["user-back"],
+                    status: 200,
+                    at: Instant.now().adding(milliseconds: 2000)
+                )
+            ])
+            #expect(try await database.maintenance.maintain(now: .now()).erasuresFinished == 1)
+            let kept = try await database.pushes.find(push.id)
+            #expect(kept?.request["identities"] == ["user-back"])
+            let waiting = try await database.outbox.claim().first?.record.value ?? []
+            #expect(String(decoding: waiting, as: UTF8.self).contains("user-back"))
+            let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
+            #expect(audit.first { $0.action == "anew" }?.targets == ["user-back"])
+            // What is planned for the new device ends as any other.
+            let session = try await database.sessions.open(name: "replica")
+            let planned = try await database.intake.plan(session: session, [push])
+            #expect(planned.deliveries.map(\.device.token) == ["aa11bb22"])
+            #expect(try await fixture.balancedLedger(of: push.id).pending == 1)
+        }
+    }
+
     @Test("A user of hundreds of devices is erased in every push, however many names that makes")
     func manyNames() async throws {
         try await StorageFixture.run { fixture in
