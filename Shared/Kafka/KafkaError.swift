@@ -8,17 +8,22 @@ package struct KafkaError: Error, Sendable, Equatable {
     package let name: String
     /// The client cannot go on: it must be closed and made again.
     package let isFatal: Bool
-    /// What the code means, in librdkafka's words.
+    /// What the code means, in librdkafka's words; of a property, which one and why.
     package let explanation: String
     /// More than the code says: hosts, properties. Not part of `description`.
     package let detail: String
 
-    init(_ code: rd_kafka_resp_err_t, isFatal: Bool = false, detail: String = "") {
+    init(
+        _ code: rd_kafka_resp_err_t,
+        isFatal: Bool = false,
+        explanation: String? = nil,
+        detail: String = ""
+    ) {
         self.code = code.rawValue
         self.isFatal = isFatal || code == RD_KAFKA_RESP_ERR__FATAL
         self.detail = detail
         name = unsafe String(cString: rd_kafka_err2name(code))
-        explanation = unsafe String(cString: rd_kafka_err2str(code))
+        self.explanation = unsafe explanation ?? String(cString: rd_kafka_err2str(code))
     }
 
     /// Copies an error object and frees it; `nil` where there is none, which means success.
@@ -34,7 +39,11 @@ package struct KafkaError: Error, Sendable, Equatable {
 
     /// A property that cannot be used, by name; its value may be secret and stays out.
     static func property(_ name: String, _ problem: String) -> KafkaError {
-        KafkaError(RD_KAFKA_RESP_ERR__INVALID_ARG, detail: "\(name): \(problem)")
+        KafkaError(
+            RD_KAFKA_RESP_ERR__INVALID_ARG,
+            explanation: "the property \(name): \(problem)",
+            detail: "\(name): \(problem)"
+        )
     }
 
     static var closed: KafkaError { KafkaError(RD_KAFKA_RESP_ERR__DESTROY) }
@@ -81,6 +90,6 @@ package struct KafkaError: Error, Sendable, Equatable {
 extension KafkaError: CustomStringConvertible, CustomDebugStringConvertible {
     package var description: String { "Kafka \(name): \(explanation)" }
     package var debugDescription: String {
-        detail.isEmpty ? description : "\(description) (\(detail))"
+        detail.isEmpty || explanation.hasSuffix(detail) ? description : "\(description) (\(detail))"
     }
 }

@@ -32,6 +32,7 @@ struct KafkaConfigurationTests {
     func refused(name: String, value: String) async throws {
         let error = try #require(try await error([name: value]))
         #expect(error.detail.hasPrefix(name))
+        #expect(error.description.contains(name))
         #expect(error.name == "_INVALID_ARG")
         #expect(!error.isRetryable)
         #expect(!error.debugDescription.contains("soon"))
