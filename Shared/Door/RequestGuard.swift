@@ -73,10 +73,7 @@ package final class RequestGuard: Sendable {
         by route: SurfaceRoute,
         _ response: HTTPServerResponse?
     ) -> [String] {
-        let named = route.targetNames.flatMap { name -> [String] in
-            guard let value = request.pathParameters[name] else { return [] }
-            return name == "id" ? value.split(separator: ",").map(String.init) : [value]
-        }
+        let named = route.targets(in: request)
         guard let response, response.status == 201, let location = response.headers["location"]
         else { return named }
         let made = location.prefix { $0 != "?" }.split(separator: "/").last ?? ""

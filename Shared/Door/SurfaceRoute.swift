@@ -48,6 +48,16 @@ package struct SurfaceRoute: Sendable {
         .sorted()
     }
 
+    /// What a path says it is about. A DELETE takes several ids, parted by commas; elsewhere a comma is
+    /// part of an id.
+    func targets(in request: HTTPServerRequest) -> [String] {
+        targetNames.flatMap { name -> [String] in
+            guard let value = request.pathParameters[name] else { return [] }
+            let isList = name == "id" && method == .delete
+            return isList ? value.split(separator: ",").map(String.init) : [value]
+        }
+    }
+
     /// A route for who has a key of the app, or, where `rights` says so, its master key.
     package init(
         _ method: HTTPMethod,

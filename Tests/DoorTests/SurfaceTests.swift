@@ -132,6 +132,16 @@ struct SurfaceTests {
         #expect(routes[1].action == "GET /bells/:app/cracked/:id")
     }
 
+    @Test("An id with a comma is one id, but where several are deleted at once")
+    func commas() throws {
+        for (method, targets) in [(HTTPMethod.get, ["a,b"]), (.delete, ["a", "b"])] {
+            let route = SurfaceRoute(method, "/things/:id", for: .client) { _, _ in .empty(204) }
+            var request = try HTTPServerRequest(method, "/things/a%2Cb")
+            request.pathParameters = ["id": "a,b"]
+            #expect(route.targets(in: request) == targets)
+        }
+    }
+
     @Test(
         "The base is the outer proxy's, where it says what can be one",
         arguments: [
