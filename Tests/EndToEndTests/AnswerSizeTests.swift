@@ -135,13 +135,6 @@ extension EndToEndTests {
                     )
                     #expect(saved.status == 201)
                 }
-                func held() async throws -> Int {
-                    let metrics = try await http("GET", service.url + "/metrics").text
-                    let line = metrics.split(separator: "\n").first {
-                        $0.hasPrefix("http_server_held_answer_bytes")
-                    }
-                    return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
-                }
                 let leanCloud = [
                     "GET /1.1/installations?order=-number&limit=100&count=1",
                     "GET /1.1/scan/classes/_Installation?scan_key=-number&limit=100",
@@ -160,7 +153,7 @@ extension EndToEndTests {
                     try peer.send(Array(request.utf8))
                     let first = try await onThread { try peer.receive() }
                     // Its peer takes no more now than the two systems do.
-                    #expect(try await held() < 1 << 20, "\(line)")
+                    #expect(try await held(by: service) < 1 << 20, "\(line)")
                     let rest = try await onThread { try peer.receiveAll() }
                     let answer = try Support.parse(first + rest, of: line)
                     let results = try #require(answer.json?["results"]?.array)
@@ -172,6 +165,75 @@ extension EndToEndTests {
                 }
                 #expect(await service.process.stop() == .status(0))
             }
+        }
+
+        @Test(
+            "What grows while a slow peer reads is weighed again; what grows too large is cut off"
+        )
+        func growing() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let service = try await stack.start("carillon-registration")
+                let count = 1000
+                _ = try await stack.database.query(
+                    """
+                    insert into installations (app, object_id, device_type, fields)
+                    select '\(app.id)', 'o' || lpad(n::text, 4, '0'), 'android',
+                        jsonb_build_object('text', repeat('x', 8000))
+                    from generate_series(1, \(count)) as n
+                    """
+                )
+                // Of the first there is room for all; all of them come to 200 MB.
+                for grown in [20, count] {
+                    let port = try #require(URLComponents(string: service.url)?.port)
+                    let peer = try LoopbackSocket(port: UInt16(port))
+                    defer { peer.close() }
+                    let request = """
+                        GET /1.1/installations?order=objectId&limit=\(count) HTTP/1.1\r\nHost: a\r\n\
+                        Connection: close\r\nX-LC-Id: \(app.id)\r\n\
+                        X-LC-Key: \(app.masterKey),master\r\n\r\n
+                        """
+                    try peer.send(Array(request.utf8))
+                    var answer = try await onThread { try peer.receive() }
+                    _ = try await stack.database.query(
+                        """
+                        update installations
+                        set fields = jsonb_build_object('text', repeat('y', 200000))
+                        where object_id > 'o' || lpad('\(count - grown)', 4, '0')
+                        """
+                    )
+                    var mostHeld = 0
+                    while let more = try? await onThread({ try peer.receive() }) {
+                        answer += more
+                        mostHeld = max(mostHeld, try await held(by: service))
+                        // It has failed already.
+                        if answer.count > 2 * Self.maximumAnswerBytes { break }
+                    }
+                    #expect(mostHeld < 1 << 20)
+                    if grown < count {
+                        let whole = try Support.parse(answer, of: "growing")
+                        let results = try #require(whole.json?["results"]?.array)
+                        let ids = results.compactMap { $0["objectId"]?.string }
+                        #expect(ids.count == count && ids == ids.sorted())
+                        let texts = results.suffix(grown).compactMap { $0["text"]?.string }
+                        #expect(texts.allSatisfy { $0.utf8.count == 200_000 })
+                    } else {
+                        #expect(answer.count < Self.maximumAnswerBytes + (1 << 20))
+                        #expect(throws: TestFailure.self) {
+                            try Support.parse(answer, of: "growing")
+                        }
+                    }
+                }
+                #expect(await service.process.stop() == .status(0))
+            }
+        }
+
+        private func held(by service: Stack.Service) async throws -> Int {
+            let metrics = try await http("GET", service.url + "/metrics").text
+            let line = metrics.split(separator: "\n").first {
+                $0.hasPrefix("http_server_held_answer_bytes")
+            }
+            return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
         }
     }
 }

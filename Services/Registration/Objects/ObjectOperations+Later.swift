@@ -41,34 +41,39 @@ extension ObjectOperations {
             }
         }
         let objects = LaterObjects(places: places) { ids in
-            let found = try await read(ids, objectClass, caller)
-            return ids.compactMap { found[$0].map(query.selection.apply(to:)) }
+            try await part(of: ids, objectClass, caller, query.selection)
         }
         return Found(results: [], count: count, isCut: places.isCut, later: objects)
     }
 
-    private func read(
-        _ ids: [String],
+    private func part(
+        of ids: [String],
         _ objectClass: ObjectClass,
-        _ caller: Caller
-    ) async throws -> TextMap<JSONObject> {
+        _ caller: Caller,
+        _ selection: KeySelection
+    ) async throws -> LaterObjects.Part {
+        func part<Element>(
+            _ page: ObjectPage<Element>,
+            _ id: (Element) -> String,
+            _ objects: [JSONObject]
+        ) -> LaterObjects.Part {
+            LaterObjects.Part(
+                objects: objects.map(selection.apply(to:)),
+                bytes: page.bytes,
+                last: page.isCut ? page.elements.last.map(id) : nil
+            )
+        }
         let app = caller.appID
-        var found: TextMap<JSONObject> = [:]
         switch objectClass {
         case .installation:
-            for installation in try await database.installations.find(app: app, objectIDs: ids) {
-                found[installation.objectID] = installation.wholeObject
-            }
+            let page = try await database.installations.part(app: app, of: ids)
+            return part(page, \.objectID, page.elements.map(\.wholeObject))
         case .identity:
-            for identity in try await database.identities.find(app: app, objectIDs: ids) {
-                found[identity.objectID] = shown(identity, to: caller)
-            }
+            let page = try await database.identities.part(app: app, of: ids)
+            return part(page, \.objectID, page.elements.map { shown($0, to: caller) })
         case .pushRecord:
-            let pushes = try await Array(database.pushes.find(Set(ids)).values)
-            for (push, record) in zip(pushes, try await records(of: pushes)) {
-                found[push.id] = record
-            }
+            let page = try await database.pushes.part(of: ids)
+            return part(page, \.id, try await records(of: page.elements))
         }
-        return found
     }
 }

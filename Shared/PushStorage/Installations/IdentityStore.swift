@@ -176,6 +176,21 @@ package struct IdentityStore: Sendable {
         return try PageBound.places(rows)
     }
 
+    /// The first of those that there are of the ids, in their order, as far as `PageBound.partBytes`
+    /// go; one at least.
+    package func part(app: String, of ids: [String]) async throws -> ObjectPage<Identity> {
+        try await PageBound.part(
+            of: """
+                SELECT \(Self.columns) FROM identities WHERE app = $1 AND id = ANY ($2::text[])
+                ORDER BY array_position($2::text[], id)
+                """,
+            weight: Self.weight,
+            [.text(app), .textArray(ids)],
+            in: database,
+            Self.identity
+        )
+    }
+
     private func rows(
         _ app: String,
         _ condition: Where,

@@ -41,6 +41,22 @@ extension InstallationStore {
         return try PageBound.places(rows)
     }
 
+    /// The first of those that there are of the ids, in their order, as far as `PageBound.partBytes`
+    /// go; one at least.
+    package func part(app: String, of ids: [String]) async throws -> ObjectPage<Installation> {
+        try await PageBound.part(
+            of: """
+                SELECT \(InstallationRow.columns) FROM installations
+                WHERE app = $1 AND object_id = ANY ($2::text[])
+                ORDER BY array_position($2::text[], object_id)
+                """,
+            weight: Self.weight,
+            [.text(app), .textArray(ids)],
+            in: database,
+            InstallationRow.read
+        )
+    }
+
     private func rows(
         _ app: String,
         _ condition: Where,

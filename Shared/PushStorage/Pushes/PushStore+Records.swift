@@ -77,6 +77,21 @@ extension PushStore {
         try PageBound.places(try await rows(app, condition, order, limit, skip, .places("id")))
     }
 
+    /// The first of those that there are of the ids, in their order, as far as `PageBound.partBytes`
+    /// go; one at least.
+    package func part(of ids: [String]) async throws -> ObjectPage<StoredPush> {
+        try await PageBound.part(
+            of: """
+                SELECT \(Self.columns) FROM pushes WHERE id = ANY ($1::uuid[])
+                ORDER BY array_position($1::uuid[], id)
+                """,
+            weight: Self.weight,
+            [.uuidArray(ids)],
+            in: database,
+            Self.push
+        )
+    }
+
     private func rows(
         _ app: String,
         _ condition: Where,

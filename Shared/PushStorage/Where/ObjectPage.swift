@@ -5,6 +5,8 @@ package struct ObjectPage<Element: Sendable>: Sendable {
     package var elements: [Element]
     /// It ends here because of its bytes: there is more of it.
     package let isCut: Bool
+    /// What the elements were weighed at.
+    package let bytes: Int
 
     /// What was asked for as a whole.
     ///
@@ -66,13 +68,31 @@ package enum PageBound {
         """
     }
 
+    /// The first of `page` that may be held at once. What was weighed when a page's places were listed
+    /// may have grown since.
+    static func part<Element: Sendable>(
+        of page: String,
+        weight: String,
+        _ parameters: [PostgresValue],
+        in database: Database,
+        _ element: (PostgresRow) throws -> Element
+    ) async throws -> ObjectPage<Element> {
+        let statement = statement(page, weight: weight, .whole(bytes: partBytes))
+        let rows = try await database.execute(statement, parameters).rows
+        return try read(Array(rows), bytes: partBytes, element)
+    }
+
     static func read<Element: Sendable>(
         _ rows: [PostgresRow],
         bytes: Int = PageBound.bytes,
         _ element: (PostgresRow) throws -> Element
     ) throws -> ObjectPage<Element> {
         let (kept, isCut) = try keep(rows, bytes)
-        return ObjectPage(elements: try kept.map(element), isCut: isCut)
+        return ObjectPage(
+            elements: try kept.map(element),
+            isCut: isCut,
+            bytes: try kept.last?.integer("page_bytes") ?? 0
+        )
     }
 
     static func places(_ rows: [PostgresRow]) throws -> ObjectPlaces {

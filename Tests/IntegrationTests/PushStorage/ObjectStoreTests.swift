@@ -145,6 +145,47 @@ struct ObjectStoreTests {
         }
     }
 
+    @Test("Of objects named by their ids as many are read at once as may be held, in that order")
+    func parts() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            for (table, id) in [("identities", "id"), ("installations", "object_id, device_type")] {
+                _ = try await fixture.server.query(
+                    """
+                    insert into \(table) (app, fields, \(id))
+                    select '\(app)', jsonb_build_object('text', repeat('x', bytes)), name
+                        \(table == "identities" ? "" : ", 'ios'")
+                    from (values ('a', 100000), ('b', 100000), ('c', 100000), ('d', 300000), ('e', 1))
+                        as n (name, bytes)
+                    """
+                )
+            }
+            for (asked, answered, isCut) in [
+                (["c", "none", "e", "a", "b"], ["c", "e", "a"], true), (["d", "a"], ["d"], true),
+                (["b", "a"], ["b", "a"], false), (["none"], [], false),
+            ] as [([String], [String], Bool)] {
+                let identities = try await fixture.database.identities.part(app: app, of: asked)
+                #expect(identities.elements.map(\.objectID) == answered)
+                #expect(identities.isCut == isCut)
+                let phones = try await fixture.database.installations.part(app: app, of: asked)
+                #expect(phones.elements.map(\.objectID) == answered && phones.isCut == isCut)
+                #expect(phones.elements.count < 2 || phones.bytes <= PageBound.partBytes)
+            }
+            let record = OutgoingRecord(topic: "t", key: nil, value: [1])
+            var ids: [String] = []
+            for (id, count) in [("p", 100_000), ("q", 10), ("r", 100_000)] {
+                let text = JSONValue.string(String(repeating: "x", count: count))
+                let push = try fixture.push(id, ["data": ["alert": text]])
+                ids.append(try await fixture.database.pushes.accept(push, record: record).id)
+            }
+            for order in [[0, 1], [1, 2]] {
+                let asked = order.map { ids[$0] } + [ids[2 - order[0] * 2]]
+                let page = try await fixture.database.pushes.part(of: asked)
+                #expect(page.elements.map(\.id) == order.map { ids[$0] } && page.isCut)
+            }
+        }
+    }
+
     @Test("As many pushes wait for their time as may, also when they come all at once")
     func waitingPushes() async throws {
         try await StorageFixture.run { fixture in
