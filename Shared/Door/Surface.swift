@@ -55,15 +55,30 @@ extension Surface {
 
     /// What a caller is told of an error; `nil` for what is none of his business.
     func told(_ error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
-        answer(toOwn: error, request).map(opened) ?? Refusal(error).map { refused($0, request) }
+        let refusal = Refusal(error)
+        let answer = answer(toOwn: error, request) ?? refusal.map { self.answer(to: $0, request) }
+        return answer.map { opened(refusal?.completed($0) ?? $0) }
     }
 
     func refused(_ refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
-        opened(answer(to: refusal, request))
+        opened(refusal.completed(answer(to: refusal, request)))
     }
 
     /// Web pages must be able to read errors too.
     func opened(_ response: HTTPServerResponse) -> HTTPServerResponse {
         cors?.opened(response) ?? response
+    }
+}
+
+extension Refusal {
+    /// An answer that tells of it, with the headers that are part of it in HTTP, whatever the surface's
+    /// form: which codings of a body are taken, say.
+    fileprivate func completed(_ response: HTTPServerResponse) -> HTTPServerResponse {
+        guard case .problem(let problem) = self else { return response }
+        var response = response
+        for field in problem.headers where response.headers[field.name] == nil {
+            response.headers[field.name] = field.value
+        }
+        return response
     }
 }

@@ -33,6 +33,13 @@ struct SurfaceTests {
                     "/bells/broken",
                     handler: .anybody { _, _ in throw CancellationError() }
                 ),
+                SurfaceRoute(
+                    .get,
+                    "/bells/tuned",
+                    handler: .anybody { _, _ in
+                        throw HTTPProblem(status: 415, headers: ["Accept-Encoding": "gzip"])
+                    }
+                ),
                 SurfaceRoute(.get, "/bells/mine", for: .master) { _, _ in .text("mine") },
             ]
         }
@@ -109,6 +116,9 @@ struct SurfaceTests {
         #expect(own.status == 409 && own.text == "cracked")
         let failed = try await ask(.get, "/bells/broken")
         #expect(failed.status == 500 && failed.text == "failed")
+        let tuned = try await ask(.get, "/bells/tuned")
+        #expect(tuned.status == 415 && tuned.headers["accept-encoding"] == "gzip")
+        #expect(tuned.headers["x-tone"] == nil)
         let plain = try await ask(.get, "/v9/none")
         #expect(plain.status == 404 && plain.headers["content-type"] == "application/problem+json")
         #expect(plain.headers["access-control-allow-origin"] == nil)
@@ -128,7 +138,7 @@ struct SurfaceTests {
     @Test("The app's name in a path is not what a request is about")
     func targets() throws {
         let routes = Bells().routes
-        #expect(routes.map(\.targetNames) == [[], ["id"], [], []])
+        #expect(routes.map(\.targetNames) == [[], ["id"], [], [], []])
         #expect(routes[1].action == "GET /bells/:app/cracked/:id")
     }
 
