@@ -85,6 +85,7 @@ let package = Package(
         cLibrary("CNGHTTP2", "libnghttp2", apt: "libnghttp2-dev"),
         cLibrary("COpenSSL", "openssl", apt: "libssl-dev"),
         cLibrary("CExpat", "expat", apt: "libexpat1-dev"),
+        cLibrary("CPCRE2", "libpcre2-8", apt: "libpcre2-dev"),
         cLibrary("CZlib", "zlib", apt: "zlib1g-dev"),
         cLibrary("CZstd", "libzstd", apt: "libzstd-dev"),
 
@@ -109,6 +110,7 @@ let package = Package(
         ),
         library("Cryptography", ["COpenSSL", "JSON", "Observability", "Settings"]),
         library("XML", ["CExpat", "JSON", "Observability"]),
+        library("RegularExpressions", ["CPCRE2", "JSON", "Observability"]),
         library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability", "Settings"]),
         library("PushCore", ["JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
@@ -188,6 +190,7 @@ let package = Package(
         ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
+        tests("RegularExpressionsTests", ["RegularExpressions"]),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "PushCore", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(

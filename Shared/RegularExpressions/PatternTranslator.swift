@@ -1,0 +1,283 @@
+/// Reads a pattern as RE2 does and writes it in PCRE2's words.
+///
+/// Only what is taken is written, each piece on purpose: a literal that is no letter or digit comes
+/// out escaped, so no text of the pattern can become a construct that it was not read as.
+///
+/// Linear in the pattern, without recursion.
+struct PatternTranslator {
+    /// How many groups may be open at once.
+    static let maximumDepth = 100
+    /// RE2's bound for a counted repetition, also for those within others taken together.
+    static let maximumRepeat = 1000
+
+    /// Where a group's state is kept while what is in it is read.
+    private struct Group {
+        /// The greatest product of counts within.
+        var repeats = 1
+        /// The same of the item just read, which a count after it multiplies.
+        var lastRepeats = 1
+        /// Whether there is an item that may be repeated.
+        var hasItem = false
+    }
+
+    var scalars: [Unicode.Scalar]
+    var place = 0
+    private(set) var output: [UInt8] = []
+    private var groups = [Group()]
+
+    init(_ pattern: String) {
+        scalars = Array(pattern.unicodeScalars)
+        output.reserveCapacity(pattern.utf8.count * 2)
+    }
+
+    /// - Returns: The pattern as PCRE2 takes it, in UTF-8.
+    static func translate(_ pattern: String) throws(RegularExpressionError) -> [UInt8] {
+        var translator = PatternTranslator(pattern)
+        try translator.run()
+        return translator.output
+    }
+
+    private mutating func run() throws(RegularExpressionError) {
+        while let scalar = take() {
+            switch scalar {
+            case "(": try openGroup()
+            case ")": try closeGroup()
+            case "|":
+                write("|")
+                endItem()
+                group.hasItem = false
+            case "*", "+", "?": try repetition(scalar)
+            case "{":
+                if let count = try counted() { try repetition(count) } else { literal(scalar) }
+            case "[":
+                startItem()
+                try characterClass()
+            case "\\":
+                try escape()
+            case ".", "^", "$":
+                startItem()
+                write(String(scalar))
+            default: literal(scalar)
+            }
+        }
+        guard groups.count == 1 else { throw error("a group is not closed") }
+    }
+
+    // MARK: Items
+
+    private var group: Group {
+        get { groups[groups.count - 1] }
+        set { groups[groups.count - 1] = newValue }
+    }
+
+    private mutating func endItem() {
+        group.repeats = max(group.repeats, group.lastRepeats)
+        group.lastRepeats = 1
+    }
+
+    mutating func startItem() {
+        endItem()
+        group.hasItem = true
+    }
+
+    private mutating func literal(_ scalar: Unicode.Scalar) {
+        startItem()
+        writeLiteral(scalar)
+    }
+
+    private mutating func openGroup() throws(RegularExpressionError) {
+        guard groups.count <= Self.maximumDepth else { throw error("nested too deeply") }
+        guard take("?") else {
+            startItem()
+            write("(")
+            groups.append(Group())
+            return
+        }
+        if take("P") {
+            guard take("<") else { throw error("a reference back or recursion is not RE2's") }
+            return try openNamed()
+        }
+        if peek() == "<", let after = peek(1), after != "=", after != "!" {
+            _ = take()
+            return try openNamed()
+        }
+        try openWithFlags()
+    }
+
+    private mutating func openNamed() throws(RegularExpressionError) {
+        var name = ""
+        while let scalar = take(), scalar != ">" {
+            guard scalar.isASCII, scalar.isWord else { throw error("a group's name is not a word") }
+            name.unicodeScalars.append(scalar)
+        }
+        // PCRE2 bounds a name to 32 and wants a letter first: none is ever asked for, so it needs
+        // none, only to be a group.
+        guard !name.isEmpty, scalars[place - 1] == ">" else {
+            throw error("a group's name is not closed")
+        }
+        guard names.insert(name).inserted else { throw error("a group's name comes twice") }
+        startItem()
+        write("(?:")
+        groups.append(Group())
+    }
+
+    private var names: Set<String> = []
+
+    /// `(?flags)` and `(?flags:…)`, with the flags i, m, s and U.
+    private mutating func openWithFlags() throws(RegularExpressionError) {
+        var flags = ""
+        var isNegated = false
+        var hasFlag = false
+        while let scalar = take() {
+            switch scalar {
+            case "i", "m", "s", "U":
+                hasFlag = true
+                flags.unicodeScalars.append(scalar)
+            case "-":
+                guard !isNegated else { throw error("flags are negated twice") }
+                isNegated = true
+                hasFlag = false
+                flags += "-"
+            case ":", ")":
+                guard hasFlag || (!isNegated && scalar == ":") else {
+                    throw error("flags are missing")
+                }
+                guard scalar == ":" else {
+                    // What follows is the same group.
+                    endItem()
+                    group.hasItem = false
+                    return write("(?\(flags))")
+                }
+                startItem()
+                write("(?\(flags):")
+                groups.append(Group())
+                return
+            default:
+                throw error(
+                    "a group begins with (?\(scalar.isASCII ? String(scalar) : "…"), not RE2's"
+                )
+            }
+        }
+        throw error("a group is not closed")
+    }
+
+    private mutating func closeGroup() throws(RegularExpressionError) {
+        guard groups.count > 1 else { throw error("a group is closed that was not opened") }
+        endItem()
+        let inner = groups.removeLast()
+        write(")")
+        group.lastRepeats = inner.repeats
+        group.hasItem = true
+    }
+
+    // MARK: Repetition
+
+    private enum Count { case mark(Unicode.Scalar), between(Int, Int?) }
+
+    private mutating func repetition(_ mark: Unicode.Scalar) throws(RegularExpressionError) {
+        try repetition(.mark(mark))
+    }
+
+    private mutating func repetition(_ count: Count) throws(RegularExpressionError) {
+        guard group.hasItem else { throw error("nothing to repeat") }
+        switch count {
+        case .mark(let mark): write(String(mark))
+        case .between(let least, let most):
+            guard least <= Self.maximumRepeat, most ?? 0 <= Self.maximumRepeat,
+                least <= most ?? least
+            else {
+                throw error("a count is over \(Self.maximumRepeat), or its bounds are reversed")
+            }
+            group.lastRepeats *= max(most ?? least, 1)
+            guard group.lastRepeats <= Self.maximumRepeat else {
+                throw error("counts within counts come to more than \(Self.maximumRepeat)")
+            }
+            if let most, most != least {
+                write("{\(least),\(most)}")
+            } else {
+                write(most == nil ? "{\(least),}" : "{\(least)}")
+            }
+        }
+        if take("?") { write("?") }
+        switch peek() {
+        case "*", "+", "?": throw error("a repetition of a repetition is not RE2's")
+        case "{":
+            let start = place
+            _ = take()
+            guard try counted() == nil else {
+                throw error("a repetition of a repetition is not RE2's")
+            }
+            place = start
+        default: break
+        }
+    }
+
+    /// After `{`: the count, or `nil` where this is none, and the brace a literal.
+    private mutating func counted() throws(RegularExpressionError) -> Count? {
+        let start = place
+        guard let least = number() else {
+            place = start
+            return nil
+        }
+        var most: Int? = least
+        if take(",") { most = peek() == "}" ? nil : number() ?? -1 }
+        guard most != -1, take("}") else {
+            place = start
+            return nil
+        }
+        return .between(least, most)
+    }
+
+    /// Digits; a number that is too large for any count saturates.
+    private mutating func number() -> Int? {
+        var value: Int?
+        while let digit = peek(), ("0"..."9").contains(digit) {
+            place += 1
+            value = min((value ?? 0) * 10 + Int(digit.value - 48), 1_000_000)
+        }
+        return value
+    }
+
+    // MARK: Reading and writing
+
+    func peek(_ ahead: Int = 0) -> Unicode.Scalar? {
+        place + ahead < scalars.count ? scalars[place + ahead] : nil
+    }
+
+    mutating func take() -> Unicode.Scalar? {
+        guard place < scalars.count else { return nil }
+        place += 1
+        return scalars[place - 1]
+    }
+
+    mutating func take(_ wanted: Unicode.Scalar) -> Bool {
+        guard peek() == wanted else { return false }
+        place += 1
+        return true
+    }
+
+    mutating func write(_ text: String) { output.append(contentsOf: text.utf8) }
+
+    /// Writes a scalar so that it is only itself, within a class and outside.
+    mutating func writeLiteral(_ scalar: Unicode.Scalar) {
+        if !scalar.isASCII {
+            output.append(contentsOf: UTF8.encode(scalar).map(Array.init) ?? [])
+        } else if scalar.isLetterOrDigit {
+            output.append(UInt8(scalar.value))
+        } else {
+            write("\\x{\(String(scalar.value, radix: 16))}")
+        }
+    }
+
+    func error(_ problem: String) -> RegularExpressionError {
+        RegularExpressionError("\(problem), at \(place)")
+    }
+}
+
+extension Unicode.Scalar {
+    var isLetterOrDigit: Bool {
+        ("0"..."9").contains(self) || ("a"..."z").contains(self) || ("A"..."Z").contains(self)
+    }
+
+    var isWord: Bool { isLetterOrDigit || self == "_" }
+}

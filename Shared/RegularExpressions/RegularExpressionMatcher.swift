@@ -1,0 +1,105 @@
+internal import CPCRE2
+
+/// What became of a search.
+package enum SearchResult: Sendable, Equatable {
+    case found
+    case notFound
+    /// The steps, the depth or the memory it may take came to an end before the search did.
+    case tookTooLong
+}
+
+/// Looks for patterns in texts within a budget of steps. Confined to its owner.
+///
+/// A step is one item of the pattern tried, or one byte of the text passed over between two of them:
+/// PCRE2 calls us before each item, and we stop it when the budget is spent. So the bound is one of
+/// time, whatever the pattern backtracks over, and the same on each machine: about 10 ns a step.
+/// PCRE2's own limits stand behind it.
+@safe
+package final class RegularExpressionMatcher {
+    /// What one search may take: 1 to 2 ms.
+    package static let stepsPerSearch = 100_000
+
+    private let matchData: OpaquePointer
+    private let context: OpaquePointer
+    private var counter = StepCounter()
+
+    package init() {
+        guard let matchData = unsafe pcre2_match_data_create_8(1, nil),
+            let context = unsafe pcre2_match_context_create_8(nil)
+        else { fatalError("out of memory") }
+        unsafe self.matchData = matchData
+        unsafe self.context = context
+        // PCRE2 counts these for each place of the text anew, and in its own units: the count of
+        // steps ends a search before, unless a pattern has found a way around it.
+        unsafe pcre2_set_match_limit_8(context, 1_000_000)
+        unsafe pcre2_set_depth_limit_8(context, 100_000)
+        unsafe pcre2_set_heap_limit_8(context, 16 * 1024)
+    }
+
+    deinit {
+        unsafe pcre2_match_data_free_8(matchData)
+        unsafe pcre2_match_context_free_8(context)
+    }
+
+    /// Looks for the pattern anywhere in the text, with a budget of its own.
+    package func search(_ expression: RegularExpression, in text: String) -> SearchResult {
+        var steps = Self.stepsPerSearch
+        return search(expression, in: text, steps: &steps)
+    }
+
+    /// Looks for the pattern anywhere in the text, within a budget that several searches share:
+    /// `steps` is what is left of it. One search takes at most `stepsPerSearch`; with none left the
+    /// answer is `tookTooLong`.
+    package func search(
+        _ expression: RegularExpression,
+        in text: String,
+        steps: inout Int
+    ) -> SearchResult {
+        let allowed = min(steps, Self.stepsPerSearch)
+        guard allowed > 0 else { return .tookTooLong }
+        counter = StepCounter(left: allowed)
+        var text = text
+        let result = text.withUTF8 { bytes in
+            unsafe withUnsafeMutablePointer(to: &counter) { counter in
+                unsafe pcre2_set_callout_8(context, countStep, counter)
+                return unsafe pcre2_match_8(
+                    expression.code.pointer,
+                    bytes.baseAddress,
+                    bytes.count,
+                    0,
+                    UInt32(PCRE2_NO_UTF_CHECK),
+                    matchData,
+                    context
+                )
+            }
+        }
+        steps -= allowed - max(counter.left, 0)
+        switch result {
+        case 0...: return .found
+        case PCRE2_ERROR_NOMATCH: return .notFound
+        // The counter's end, PCRE2's limits, and memory that is not to be had.
+        default: return .tookTooLong
+        }
+    }
+}
+
+/// What a search may still take, and where it was when it was last counted.
+private struct StepCounter {
+    var left = 0
+    var place = 0
+}
+
+/// Called by PCRE2 before each item: 0 goes on, less than 0 ends the search with that error.
+private func countStep(
+    _ block: UnsafeMutablePointer<pcre2_callout_block_8>?,
+    _ context: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let block = unsafe block, let context = unsafe context else {
+        return PCRE2_ERROR_CALLOUT
+    }
+    let counter = unsafe context.assumingMemoryBound(to: StepCounter.self)
+    let place = unsafe block.pointee.current_position
+    unsafe counter.pointee.left -= 1 + abs(place - counter.pointee.place)
+    unsafe counter.pointee.place = place
+    return unsafe counter.pointee.left > 0 ? 0 : PCRE2_ERROR_CALLOUT
+}
