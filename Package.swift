@@ -113,6 +113,7 @@ let package = Package(
         library("RegularExpressions", ["CPCRE2", "JSON", "Observability"]),
         library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability", "Settings"]),
         library("PushCore", ["JSON", "Observability"]),
+        library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
         library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability", "Settings"]),
         library(
@@ -191,6 +192,11 @@ let package = Package(
         tests("CryptographyTests", ["Cryptography", "JSON"]),
         tests("XMLTests", ["XML"]),
         tests("RegularExpressionsTests", ["RegularExpressions"]),
+        tests(
+            "RemoteConfigTests",
+            ["RemoteConfig", "RegularExpressions", "Cryptography", "PushCore", "JSON", "XML"],
+            exclude: ["conditions.py"]
+        ),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "PushCore", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(

@@ -1,0 +1,58 @@
+/// What the conditions of a template came to: a bit each. The first 64 take no memory of their own.
+struct ConditionTruth: Hashable {
+    private var first: UInt64 = 0
+    private var more: [UInt64]
+
+    init(count: Int) {
+        more = count > 64 ? [UInt64](repeating: 0, count: (count - 1) / 64) : []
+    }
+
+    mutating func set(_ index: Int) {
+        let bit = UInt64(1) << UInt64(index % 64)
+        if index < 64 { first |= bit } else { more[index / 64 - 1] |= bit }
+    }
+
+    func holds(_ index: Int) -> Bool {
+        let word = index < 64 ? first : more[index / 64 - 1]
+        return word & (1 << UInt64(index % 64)) != 0
+    }
+}
+
+/// Answers by what conditions came to, within a weight.
+///
+/// There are two halves: when the younger has half the weight it becomes the older, and what the older
+/// held and nobody asked for since is gone. An instance may choose what conditions come to, so the
+/// number of answers has no bound but this one.
+struct AnswerCache<Value> {
+    private var young: [ConditionTruth: (value: Value, weight: Int)] = [:]
+    private var old: [ConditionTruth: (value: Value, weight: Int)] = [:]
+    private(set) var youngWeight = 0
+    private(set) var oldWeight = 0
+    private let limit: Int
+
+    init(limit: Int) { self.limit = limit }
+
+    /// What both halves weigh: at most the limit, or one answer that is larger.
+    var weight: Int { youngWeight + oldWeight }
+
+    subscript(truth: ConditionTruth) -> Value? {
+        mutating get {
+            if let known = young[truth] { return known.value }
+            guard let known = old.removeValue(forKey: truth) else { return nil }
+            oldWeight -= known.weight
+            insert(known.value, for: truth, weight: known.weight)
+            return known.value
+        }
+    }
+
+    mutating func insert(_ value: Value, for truth: ConditionTruth, weight: Int) {
+        if youngWeight + weight > limit / 2 {
+            old = young
+            oldWeight = youngWeight
+            young = [:]
+            youngWeight = 0
+        }
+        young[truth] = (value, weight)
+        youngWeight += weight
+    }
+}

@@ -1,0 +1,213 @@
+internal import Glibc
+internal import JSON
+internal import PushCore
+internal import RegularExpressions
+
+/// One fetch as conditions look at it. What several of them ask for is worked out once.
+struct ConfigCircumstances {
+    /// What all patterns of one fetch may take together: 10 to 20 ms. With none left a pattern
+    /// counts as no match.
+    static let stepsPerFetch = 1_000_000
+
+    private let fetch: ConfigFetch
+    private let now: Instant
+    private let digest: Digest
+    private let matcher: RegularExpressionMatcher
+    private var steps = ConfigCircumstances.stepsPerFetch
+    private var appVersion: VersionNumbers??
+    private var appBuild: VersionNumbers??
+    private var percentile: Int?
+    private var seededPercentiles = TextMap<Int>()
+
+    init(
+        _ fetch: ConfigFetch,
+        now: Instant,
+        digest: @escaping Digest,
+        matcher: RegularExpressionMatcher
+    ) {
+        self.fetch = fetch
+        self.now = now
+        self.digest = digest
+        self.matcher = matcher
+    }
+
+    mutating func hold(_ expression: ConfigExpression) -> Bool {
+        for element in expression.elements where !holds(element) { return false }
+        return true
+    }
+
+    /// An element for which the client gave no value is false, whatever it asks.
+    private mutating func holds(_ element: ConfigExpression.Element) -> Bool {
+        switch element {
+        case .constant(let value): return value
+        case .version(let field, let comparison, let wanted, _):
+            guard let version = version(field) else { return false }
+            return comparison.holds(version, wanted)
+        case .text(let field, let method):
+            guard let text = text(field) else { return false }
+            return holds(method, text)
+        case .number(let property, let comparison, let wanted):
+            guard let number = number(property) else { return false }
+            return comparison.holds(number, wanted.value)
+        case .appID(let id): return fetch.appID?.isSame(as: id) ?? false
+        case .firstOpen(let comparison, let time):
+            guard let opened = fetch.firstOpenTime else { return false }
+            return comparison.holds(opened, time.instant)
+        case .dateTime(let comparison, let time): return comparison.holds(now, time.instant)
+        case .installation(let ids):
+            guard let id = fetch.appInstanceID else { return false }
+            return ids.holds(id)
+        case .country(let codes):
+            guard let country = fetch.countryCode else { return false }
+            return codes.contains { $0.utf8.count == country.utf8.count && country.begins($0) }
+        case .language(let tags): return speaks(tags)
+        case .operatingSystem(let name, let isWanted):
+            guard let system = fetch.operatingSystem else { return false }
+            return system.isSame(as: name) == isWanted
+        case .percent(let seed, let rule):
+            guard let percentile = percentile(seed) else { return false }
+            return rule.holds(percentile)
+        }
+    }
+
+    // MARK: Versions, texts and numbers
+
+    private mutating func version(_ field: ConfigExpression.VersionField) -> VersionNumbers? {
+        switch field {
+        case .version:
+            if let appVersion { return appVersion }
+            let version = fetch.appVersion.flatMap { VersionNumbers($0) }
+            appVersion = .some(version)
+            return version
+        case .build:
+            if let appBuild { return appBuild }
+            let build = fetch.appBuild.flatMap { VersionNumbers($0) }
+            appBuild = .some(build)
+            return build
+        }
+    }
+
+    private func value(_ property: ConfigExpression.Property) -> JSONValue? {
+        switch property {
+        case .user(let key): fetch.userProperties[key]
+        case .signal(let key): fetch.customSignals[key]
+        }
+    }
+
+    private func text(_ field: ConfigExpression.TextField) -> String? {
+        switch field {
+        case .version(.version): fetch.appVersion
+        case .version(.build): fetch.appBuild
+        // An empty text is a value here: the app gave it.
+        case .property(let property):
+            value(property).flatMap { $0.string ?? ConfigFetch.text($0) }
+        }
+    }
+
+    private func number(_ property: ConfigExpression.Property) -> Double? {
+        guard let value = value(property) else { return nil }
+        guard let text = value.string else { return value.double }
+        return ConfigNumber(text)?.value
+    }
+
+    private mutating func holds(_ method: ConfigExpression.TextMethod, _ text: String) -> Bool {
+        switch method {
+        case .contains(let parts): return hasPart(of: parts, text) == true
+        case .notContains(let parts): return hasPart(of: parts, text) == false
+        case .exactlyMatches(let texts): return texts.holds(text)
+        case .matches(let patterns):
+            for pattern in patterns {
+                switch matcher.search(pattern, in: text, steps: &steps) {
+                case .found: return true
+                case .notFound, .tookTooLong: continue
+                }
+            }
+            return false
+        }
+    }
+
+    /// Whether one of them stands in the text; `nil` where finding out takes too long, which makes the
+    /// element false whatever it asks.
+    private mutating func hasPart(of parts: [String], _ text: String) -> Bool? {
+        let cost = 1 + text.utf8.count / 8
+        for part in parts {
+            steps -= cost
+            guard steps > 0 else { return nil }
+            if text.hasPart(part) { return true }
+        }
+        return false
+    }
+
+    /// `en` in a condition also means `en-US`.
+    private func speaks(_ tags: [String]) -> Bool {
+        guard let spoken = fetch.languageCode else { return false }
+        return tags.contains { tag in
+            let rest = spoken.utf8.dropFirst(tag.utf8.count).first
+            return spoken.begins(tag) && (rest == nil || rest == UInt8(ascii: "-"))
+        }
+    }
+
+    // MARK: Percentages
+
+    /// Where this instance stands in a hundred million, as the Admin SDKs reckon it.
+    private mutating func percentile(_ seed: String?) -> Int? {
+        guard let id = fetch.appInstanceID else { return nil }
+        if let known = seed.map({ seededPercentiles[$0] }) ?? percentile { return known }
+        var message: [UInt8] = []
+        if let seed {
+            message += seed.utf8
+            message.append(UInt8(ascii: "."))
+        }
+        message += id.utf8
+        let value = Self.remainder(digest(message))
+        if let seed { seededPercentiles[seed] = value } else { percentile = value }
+        return value
+    }
+
+    /// Of a hash, taken for one large number.
+    static func remainder(_ hash: [UInt8]) -> Int {
+        hash.reduce(0) { ($0 * 256 + Int($1)) % ConfigExpression.PercentRule.whole }
+    }
+}
+
+extension ConfigFetch {
+    /// The third part of the app id: `1:<number>:android:<hex>`.
+    var operatingSystem: String? {
+        guard let appID else { return nil }
+        let parts = appID.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        guard parts.count == 4, !parts[2].isEmpty else { return nil }
+        return String(decoding: parts[2], as: UTF8.self)
+    }
+}
+
+extension String {
+    /// Whether it begins with the other, in whatever case: of ASCII alone, as tags and codes have no
+    /// other letters.
+    func begins(_ prefix: String) -> Bool {
+        var bytes = utf8.makeIterator()
+        for wanted in prefix.utf8 {
+            guard let byte = bytes.next() else { return false }
+            if byte == wanted { continue }
+            guard byte ^ wanted == 0x20, (97...122).contains(byte | 0x20) else { return false }
+        }
+        return true
+    }
+
+    /// Whether the bytes of the other stand somewhere in this one. Both are short: a client's value
+    /// has at most `ConfigFetch.maximumSignalLength` characters.
+    func hasPart(_ part: String) -> Bool {
+        guard !part.isEmpty else { return true }
+        var text = self
+        var part = part
+        return text.withUTF8 { text in
+            part.withUTF8 { part in
+                guard let start = text.baseAddress, let wanted = part.baseAddress,
+                    part.count <= text.count
+                else { return false }
+                return (0...text.count - part.count).contains { place in
+                    unsafe memcmp(start + place, wanted, part.count) == 0
+                }
+            }
+        }
+    }
+}

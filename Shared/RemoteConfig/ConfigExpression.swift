@@ -1,0 +1,216 @@
+internal import PushCore
+internal import RegularExpressions
+
+/// The expression of one condition of a client template: elements, all of which must hold.
+///
+/// A value, made by the reader and evaluated as it is: constants were read, patterns compiled and
+/// local times made instants when it was. Written back (`description`) it is a text that is read as
+/// the same.
+struct ConfigExpression: Sendable, CustomStringConvertible {
+    /// The most that `app.firebaseInstallationId in` may name in one condition.
+    static let maximumInstallations = 50
+
+    enum Element: Sendable {
+        case constant(Bool)
+        /// `app.version.>=(['1.2'])`
+        case version(VersionField, Comparison, VersionNumbers, text: String)
+        /// `app.userProperty['k'].contains(['a', 'b'])`
+        case text(TextField, TextMethod)
+        /// `app.customSignal['k'] >= 3`
+        case number(Property, Comparison, ConfigNumber)
+        case appID(String)
+        case firstOpen(Comparison, LocalTime)
+        case dateTime(Comparison, LocalTime)
+        /// `app.firebaseInstallationId in [‘…’]`
+        case installation([String])
+        case country([String])
+        case language([String])
+        case operatingSystem(String, isWanted: Bool)
+        /// The seed is `nil` where it is empty.
+        case percent(seed: String?, PercentRule)
+    }
+
+    enum VersionField: String, Sendable {
+        case build = "app.build"
+        case version = "app.version"
+    }
+
+    /// What the app says of its user, or of itself, under a key.
+    enum Property: Sendable, Equatable {
+        case user(String)
+        case signal(String)
+    }
+
+    enum TextField: Sendable, Equatable {
+        case version(VersionField)
+        case property(Property)
+    }
+
+    enum TextMethod: Sendable {
+        case contains([String])
+        case notContains([String])
+        case exactlyMatches([String])
+        case matches([RegularExpression])
+    }
+
+    enum Comparison: String, Sendable {
+        case equal = "=="
+        case notEqual = "!="
+        case less = "<"
+        case lessOrEqual = "<="
+        case greater = ">"
+        case greaterOrEqual = ">="
+
+        func holds<Value: Comparable>(_ left: Value, _ right: Value) -> Bool {
+            switch self {
+            case .equal: left == right
+            case .notEqual: left != right
+            case .less: left < right
+            case .lessOrEqual: left <= right
+            case .greater: left > right
+            case .greaterOrEqual: left >= right
+            }
+        }
+    }
+
+    /// A time as a clock in some zone shows it.
+    struct LocalTime: Sendable, Equatable {
+        let text: String
+        /// `nil` is GMT.
+        let zone: String?
+        let instant: Instant
+    }
+
+    /// In hundred millionths, as the Admin SDKs count.
+    enum PercentRule: Sendable, Equatable {
+        case atMost(Int)
+        case over(Int)
+        /// More than the first, and at most the second.
+        case between(Int, Int)
+
+        static let whole = 100_000_000
+
+        func holds(_ value: Int) -> Bool {
+            switch self {
+            case .atMost(let bound): value <= bound
+            case .over(let bound): value > bound
+            case .between(let lower, let upper): value > lower && value <= upper
+            }
+        }
+    }
+
+    let elements: [Element]
+
+    /// - Throws: `ExpressionError` with what is wrong and where.
+    init(_ text: String, in context: inout ExpressionContext) throws(ExpressionError) {
+        var reader = ExpressionReader(text)
+        elements = try reader.expression(&context)
+    }
+
+    var description: String { elements.map(\.text).joined(separator: " && ") }
+}
+
+/// What reading the expressions of one template shares: the time zones that were looked up, and what
+/// there is for all patterns.
+struct ExpressionContext {
+    /// Of all patterns of a template, compiled. To compile so much takes a tenth of a second.
+    static let maximumPatternBytes = 4 << 20
+
+    var zones = TimeZones()
+    private(set) var patternBytes = 0
+
+    /// - Returns: Whether there was room for it.
+    mutating func take(patternOf bytes: Int) -> Bool {
+        patternBytes += bytes
+        return patternBytes <= Self.maximumPatternBytes
+    }
+}
+
+/// Why a text is no expression that we take.
+struct ExpressionError: Error, Equatable, Sendable, CustomStringConvertible {
+    let description: String
+
+    /// `place` is that of a character; the first is 1.
+    init(_ problem: String, at place: Int) { description = "\(problem) at \(place)" }
+}
+
+extension ConfigExpression.Element {
+    fileprivate var text: String {
+        switch self {
+        case .constant(let value): value ? "true" : "false"
+        case .version(let field, let comparison, _, let text):
+            "\(field.rawValue).\(comparison.rawValue)(['\(text)'])"
+        case .text(let field, let method): "\(field.text).\(method.text)"
+        case .number(let property, let comparison, let number):
+            "\(property.text) \(comparison.rawValue) \(number.text)"
+        case .appID(let id): "app.id == '\(id)'"
+        case .firstOpen(let comparison, let time):
+            "app.firstOpenTimestamp \(comparison.rawValue) \(time.parenthesized)"
+        case .dateTime(let comparison, let time):
+            "dateTime \(comparison.rawValue) dateTime\(time.parenthesized)"
+        case .installation(let ids): "app.firebaseInstallationId in \(list(ids))"
+        case .country(let codes): "device.country in \(list(codes))"
+        case .language(let tags): "device.language in \(list(tags))"
+        case .operatingSystem(let name, let isWanted):
+            "device.os \(isWanted ? "==" : "!=") '\(name)'"
+        case .percent(let seed, let rule):
+            "percent\(seed.map { "('\($0)')" } ?? "") \(rule.text)"
+        }
+    }
+}
+
+extension ConfigExpression.Property {
+    fileprivate var text: String {
+        switch self {
+        case .user(let key): "app.userProperty['\(key)']"
+        case .signal(let key): "app.customSignal['\(key)']"
+        }
+    }
+}
+
+extension ConfigExpression.TextField {
+    fileprivate var text: String {
+        switch self {
+        case .version(let field): field.rawValue
+        case .property(let property): property.text
+        }
+    }
+}
+
+extension ConfigExpression.TextMethod {
+    fileprivate var text: String {
+        switch self {
+        case .contains(let values): "contains(\(list(values)))"
+        case .notContains(let values): "notContains(\(list(values)))"
+        case .exactlyMatches(let values): "exactlyMatches(\(list(values)))"
+        case .matches(let patterns): "matches(\(list(patterns.map(\.pattern))))"
+        }
+    }
+}
+
+extension ConfigExpression.LocalTime {
+    fileprivate var parenthesized: String { "('\(text)'\(zone.map { ", '\($0)'" } ?? ""))" }
+}
+
+extension ConfigExpression.PercentRule {
+    fileprivate var text: String {
+        switch self {
+        case .atMost(let bound): "<= \(Self.percent(bound))"
+        case .over(let bound): "> \(Self.percent(bound))"
+        case .between(let lower, let upper):
+            "between \(Self.percent(lower)) and \(Self.percent(upper))"
+        }
+    }
+
+    private static func percent(_ millionths: Int) -> String {
+        let (whole, rest) = millionths.quotientAndRemainder(dividingBy: 1_000_000)
+        guard rest > 0 else { return String(whole) }
+        var digits = String(rest + 1_000_000).dropFirst()
+        while digits.last == "0" { digits.removeLast() }
+        return "\(whole).\(digits)"
+    }
+}
+
+private func list(_ values: [String]) -> String {
+    "[\(values.map { "'\($0)'" }.joined(separator: ", "))]"
+}

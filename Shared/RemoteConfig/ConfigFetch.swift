@@ -1,0 +1,196 @@
+package import JSON
+package import PushCore
+
+/// What an app instance says of itself, in the body of a fetch or a stream.
+///
+/// The SDKs write it in two styles of names, and iOS in a JSON of its own; `RelaxedJSON` says which.
+/// Whichever it is, only what conditions can ask for is built; the rest is checked and passed over.
+package struct ConfigFetch: Sendable {
+    package static let maximumBytes = 256 << 10
+    /// Custom signals, and user properties, which are fewer and shorter in Google's own.
+    package static let maximumSignals = 100
+    package static let maximumSignalKeyLength = 250
+    package static let maximumSignalLength = 500
+    /// Of an id, a version or another text about the instance itself, in bytes.
+    package static let maximumTextBytes = 1024
+
+    /// `nil` where it is not given, or empty: so with each of these.
+    package private(set) var appInstanceID: String?
+    package private(set) var appID: String?
+    package private(set) var appVersion: String?
+    package private(set) var appBuild: String?
+    package private(set) var countryCode: String?
+    package private(set) var languageCode: String?
+    package private(set) var firstOpenTime: Instant?
+    /// Of a stream: 0 to 2⁵³.
+    package private(set) var lastKnownVersion: Int?
+    package private(set) var userProperties: JSONObject = [:]
+    package private(set) var customSignals: JSONObject = [:]
+
+    /// An instance that says nothing.
+    package init() {}
+
+    /// - Parameter body: Unpacked.
+    /// - Throws: `ConfigFetchError` for what is JSON in neither way, or exceeds a bound.
+    package init(body: [UInt8]) throws(ConfigFetchError) {
+        guard body.count <= Self.maximumBytes else {
+            throw ConfigFetchError("the body has more than \(Self.maximumBytes) bytes")
+        }
+        do {
+            self = try Self.strict(body)
+        } catch {
+            self = try Self.relaxed(body)
+        }
+        try check()
+    }
+
+    private static func strict(_ body: [UInt8]) throws(JSONError) -> ConfigFetch {
+        try JSONReader.read(body, maximumDepth: 16, maximumBytes: maximumBytes) {
+            reader throws(JSONError) in
+            var fetch = ConfigFetch()
+            let isObject = try reader.object { key, reader throws(JSONError) in
+                guard let field = Field(key) else { return }
+                fetch.set(field, try reader.tree())
+            }
+            // So that the other reading refuses it with its words.
+            guard isObject else { throw JSONError(offset: 0, line: 1, expected: .key) }
+            return fetch
+        }
+    }
+
+    private static func relaxed(_ body: [UInt8]) throws(ConfigFetchError) -> ConfigFetch {
+        let tree: JSONValue
+        do throws(RelaxedJSONError) {
+            tree = try RelaxedJSON.parse(body)
+        } catch {
+            throw ConfigFetchError("the body is no JSON: \(error.description)")
+        }
+        guard let object = tree.object else { throw ConfigFetchError("the body is no object") }
+        var fetch = ConfigFetch()
+        for (name, value) in object {
+            if let field = Field(name) { fetch.set(field, value) }
+        }
+        return fetch
+    }
+
+    private mutating func set(_ field: Field, _ value: JSONValue) {
+        switch field {
+        case .appInstanceID: appInstanceID = Self.text(value)
+        case .appID: appID = Self.text(value)
+        case .appVersion: appVersion = Self.text(value)
+        case .appBuild: appBuild = Self.text(value)
+        case .countryCode: countryCode = Self.text(value)
+        case .languageCode: languageCode = Self.text(value)
+        case .firstOpenTime:
+            // Android writes UTC, with its Z; a clock without a zone is taken for the same.
+            firstOpenTime = Self.text(value).flatMap {
+                Instant(iso8601: $0) ?? WallTime(iso8601: $0)?.inUTC
+            }
+        case .lastKnownVersion:
+            lastKnownVersion = (value.integer ?? value.string.flatMap { Int($0) }).flatMap {
+                (0...(1 << 53)).contains($0) ? $0 : nil
+            }
+        case .userProperties: userProperties = value.object ?? [:]
+        case .customSignals: customSignals = value.object ?? [:]
+        }
+    }
+
+    /// A text, or the digits of a number; `nil` for an empty one.
+    static func text(_ value: JSONValue) -> String? {
+        switch value {
+        case .string(let text): text.isEmpty ? nil : text
+        case .integer(let number): String(number)
+        case .double(let number): String(number)
+        case .number(let text): text
+        case .null, .bool, .array, .object: nil
+        }
+    }
+
+    private func check() throws(ConfigFetchError) {
+        let texts = [appInstanceID, appID, appVersion, appBuild, countryCode, languageCode]
+        for text in texts {
+            guard let text else { continue }
+            guard text.utf8.count <= Self.maximumTextBytes, !text.utf8.contains(0) else {
+                throw ConfigFetchError(
+                    "a text is over \(Self.maximumTextBytes) bytes, or has a NUL"
+                )
+            }
+        }
+        try Self.check(customSignals, "custom signal")
+        try Self.check(userProperties, "user property")
+    }
+
+    private static func check(_ values: JSONObject, _ name: String) throws(ConfigFetchError) {
+        guard values.count <= maximumSignals else {
+            throw ConfigFetchError("more than \(maximumSignals) values: \(name)")
+        }
+        for (key, value) in values {
+            guard key.scalarCount <= maximumSignalKeyLength,
+                value.string?.scalarCount ?? 0 <= maximumSignalLength
+            else {
+                throw ConfigFetchError(
+                    "a \(name)'s key has more than \(maximumSignalKeyLength) characters, or its value"
+                        + " more than \(maximumSignalLength)"
+                )
+            }
+        }
+    }
+
+    /// What is read, in the names of Android and of the others.
+    private enum Field {
+        case appInstanceID, appID, appVersion, appBuild, countryCode, languageCode, firstOpenTime
+        case lastKnownVersion, userProperties, customSignals
+
+        private static let names: [(StaticString, Field)] = [
+            ("appInstanceId", .appInstanceID), ("app_instance_id", .appInstanceID),
+            ("appId", .appID), ("app_id", .appID),
+            ("appVersion", .appVersion), ("app_version", .appVersion),
+            ("appBuild", .appBuild), ("app_build", .appBuild),
+            ("countryCode", .countryCode), ("country_code", .countryCode),
+            ("languageCode", .languageCode), ("language_code", .languageCode),
+            ("firstOpenTime", .firstOpenTime), ("first_open_time", .firstOpenTime),
+            ("lastKnownVersionNumber", .lastKnownVersion),
+            ("last_known_version_number", .lastKnownVersion),
+            ("analyticsUserProperties", .userProperties),
+            ("analytics_user_properties", .userProperties),
+            ("customSignals", .customSignals), ("custom_signals", .customSignals),
+        ]
+
+        /// By their lengths: most keys are compared with one name, or none.
+        private static let namesByLength: [[(name: StaticString, field: Field)]] = {
+            let longest = names.map(\.0.utf8CodeUnitCount).max() ?? 0
+            return (0...longest).map { length in
+                names.filter { $0.0.utf8CodeUnitCount == length }
+            }
+        }()
+
+        init?(_ key: borrowing JSONKey) {
+            let length = key.byteCount
+            guard length < Self.namesByLength.count else { return nil }
+            for (name, field) in Self.namesByLength[length] where key.isEqual(to: name) {
+                self = field
+                return
+            }
+            return nil
+        }
+
+        init?(_ name: String) {
+            let utf8 = name.utf8
+            for (known, field) in Self.names
+            where utf8.count == known.utf8CodeUnitCount
+                && known.withUTF8Buffer({ unsafe utf8.elementsEqual($0) })
+            {
+                self = field
+                return
+            }
+            return nil
+        }
+    }
+}
+
+/// Why a body is no fetch that we take. Safe to show.
+package struct ConfigFetchError: Error, Equatable, Sendable, CustomStringConvertible {
+    package let description: String
+
+    init(_ description: String) { self.description = description }
+}

@@ -1,0 +1,170 @@
+import Cryptography
+import JSON
+import PushCore
+import Testing
+
+@testable import RemoteConfig
+
+/// What app instances are answered.
+@Suite(.timeLimit(.minutes(1)))
+struct CompiledConfigTests {
+    private let now = Instant(milliseconds: 1_770_000_000_000)
+
+    private func config(_ json: String, version: Int = 8) throws -> CompiledConfig {
+        CompiledConfig(
+            try ConfigTemplate(try JSONValue.parse(json), namespace: .firebase),
+            app: "shop",
+            version: version,
+            digest: { sha256($0) }
+        )
+    }
+
+    private func fetch(_ body: String) throws -> ConfigFetch {
+        try ConfigFetch(body: Array(body.utf8))
+    }
+
+    private func entries(_ answer: CompiledConfig.Answer) throws -> JSONValue? {
+        try JSONValue.parse(answer.body)["entries"]
+    }
+
+    private static let template = """
+        {"conditions":[
+          {"name":"german","expression":"device.language in ['de']"},
+          {"name":"new","expression":"app.version.>=(['2'])"},
+          {"name":"unused","expression":"app.userProperty['k'].matches(['x'])"}],
+        "parameters":{
+          "welcome":{"defaultValue":{"value":"hello"},
+            "conditionalValues":{"new":{"value":"hi"},"german":{"value":"hallo"}}},
+          "own":{"defaultValue":{"value":"1"},"conditionalValues":{"new":{"useInAppDefault":true}}},
+          "kept":{"defaultValue":{"useInAppDefault":true}},
+          "none":{"conditionalValues":{"german":{"value":"da"}}}},
+        "parameterGroups":{"g":{"parameters":{"of\\"group":{"defaultValue":{"value":"\\n"}}}}}}
+        """
+
+    /// The first condition in the template's order that is true wins, whatever a parameter's order.
+    @Test(arguments: [
+        ("{}", #"{"welcome":"hello","own":"1","of\"group":"\n"}"#),
+        (#"{"languageCode":"de"}"#, #"{"welcome":"hallo","own":"1","none":"da","of\"group":"\n"}"#),
+        (#"{"appVersion":"2.1"}"#, #"{"welcome":"hi","of\"group":"\n"}"#),
+        (
+            #"{"appVersion":"2","languageCode":"de-AT"}"#,
+            #"{"welcome":"hallo","none":"da","of\"group":"\n"}"#
+        ),
+    ])
+    func firstTrueConditionWins(body: String, wanted: String) throws {
+        let answer = try config(Self.template).answer(to: fetch(body), ifNoneMatch: nil, now: now)
+        #expect(answer.state == .update)
+        #expect(
+            String(decoding: answer.body, as: UTF8.self)
+                == #"{"entries":\#(wanted),"state":"UPDATE","templateVersion":"8"}"#
+        )
+        #expect(answer.etag.hasPrefix("etag-shop-firebase-fetch-8-"))
+    }
+
+    @Test func etagsCoverTheVersionAndWhatConditionsCameTo() throws {
+        let eight = try config(Self.template)
+        let nine = try config(Self.template, version: 9)
+        let plain = eight.answer(to: ConfigFetch(), ifNoneMatch: nil, now: now)
+        let german = try eight.answer(
+            to: fetch(#"{"languageCode":"de"}"#),
+            ifNoneMatch: Array(plain.etag.utf8),
+            now: now
+        )
+        #expect(german.state == .update)
+        #expect(german.etag != plain.etag)
+        let newer = nine.answer(to: ConfigFetch(), ifNoneMatch: Array(plain.etag.utf8), now: now)
+        #expect(newer.state == .update)
+        #expect(newer.etag != plain.etag)
+        // Another replica makes the same.
+        let other = try config(Self.template).answer(to: ConfigFetch(), ifNoneMatch: nil, now: now)
+        #expect(other == plain)
+    }
+
+    @Test func whatIsKnownIsNoChange() throws {
+        let config = try config(Self.template)
+        let first = config.answer(to: ConfigFetch(), ifNoneMatch: nil, now: now)
+        for header in [first.etag, "\"\(first.etag)\""] {
+            let answer = config.answer(to: ConfigFetch(), ifNoneMatch: Array(header.utf8), now: now)
+            #expect(answer.state == .noChange)
+            #expect(answer.etag == first.etag)
+            #expect(
+                String(decoding: answer.body, as: UTF8.self)
+                    == #"{"state":"NO_CHANGE","templateVersion":"8"}"#
+            )
+        }
+        for header in [
+            "*", "", "\"", "\"\"", "x\(first.etag)", "x\(first.etag)\"", "'\(first.etag)'",
+        ] {
+            let answer = config.answer(to: ConfigFetch(), ifNoneMatch: Array(header.utf8), now: now)
+            #expect(answer == first)
+        }
+    }
+
+    @Test func whatYieldsNothingIsEmpty() throws {
+        let config = try config(#"{"parameters":{"a":{"defaultValue":{"useInAppDefault":true}}}}"#)
+        let answer = config.answer(to: ConfigFetch(), ifNoneMatch: nil, now: now)
+        #expect(answer.state == .emptyConfig)
+        #expect(
+            String(decoding: answer.body, as: UTF8.self)
+                == #"{"state":"EMPTY_CONFIG","templateVersion":"8"}"#
+        )
+        // NO_CHANGE goes before it.
+        let again = config.answer(to: ConfigFetch(), ifNoneMatch: Array(answer.etag.utf8), now: now)
+        #expect(again.state == .noChange)
+        let none = CompiledConfig.noTemplate(app: "shop")
+        #expect(none.state == .noTemplate)
+        #expect(try JSONValue.parse(none.body) == ["state": "NO_TEMPLATE"])
+        #expect(!none.etag.isEmpty)
+    }
+
+    @Test func conditionsOfMoreThanOneWord() throws {
+        let count = 200
+        let conditions = (0..<count).map {
+            #"{"name":"c\#($0)","expression":"app.customSignal['n'] == \#($0)"}"#
+        }
+        let values = (0..<count).map { #""c\#($0)":{"value":"v\#($0)"}"# }
+        let config = try config(
+            """
+            {"conditions":[\(conditions.joined(separator: ","))],
+            "parameters":{"a":{"conditionalValues":{\(values.joined(separator: ","))}}}}
+            """
+        )
+        for index in [0, 1, 63, 64, 65, 127, 128, 199] {
+            let answer = try config.answer(
+                to: fetch(#"{"customSignals":{"n":\#(index)}}"#),
+                ifNoneMatch: nil,
+                now: now
+            )
+            #expect(try entries(answer) == ["a": .string("v\(index)")])
+        }
+    }
+
+    /// A client may choose what conditions come to, so it may ask for ever new answers.
+    @Test func answersThatAreKeptHaveABound() {
+        var cache = AnswerCache<Int>(limit: 1000)
+        for index in 0..<1024 {
+            var truth = ConditionTruth(count: 100)
+            for bit in 0..<10 where index >> bit & 1 == 1 { truth.set(bit * 9) }
+            #expect(cache[truth] == nil)
+            cache.insert(index, for: truth, weight: 30)
+            #expect(cache[truth] == index)
+            #expect(cache.weight <= 1000)
+            // What is asked for stays.
+            var first = ConditionTruth(count: 100)
+            #expect(cache[first] == 0)
+            first.set(99)
+        }
+        // One that is larger than all of it stands alone.
+        var large = ConditionTruth(count: 100)
+        large.set(98)
+        cache.insert(-1, for: large, weight: 5000)
+        #expect(cache[large] == -1)
+        var next = ConditionTruth(count: 100)
+        next.set(97)
+        cache.insert(-2, for: next, weight: 10)
+        var last = ConditionTruth(count: 100)
+        last.set(96)
+        cache.insert(-3, for: last, weight: 600)
+        #expect(cache.weight <= 1000)
+    }
+}
