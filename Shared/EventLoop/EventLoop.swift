@@ -385,3 +385,9 @@ private func eventLoop(of loop: UnsafeMutablePointer<uv_loop_t>?) -> EventLoop? 
     guard let data = unsafe loop?.pointee.data else { return nil }
     return unsafe Unmanaged<EventLoop>.fromOpaque(data).takeUnretainedValue()
 }
+
+extension EventLoop {
+    /// How many cores this process may use, as `taskset` or a container's set of processors leaves
+    /// them; at least one.
+    package static var usableCores: Int { max(1, Int(uv_available_parallelism())) }
+}

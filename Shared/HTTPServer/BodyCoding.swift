@@ -27,6 +27,18 @@ extension HTTPServerRequest {
         }
     }
 
+    /// The same by what the body's first bytes are, for clients whose headers name another coding than
+    /// they used, or none.
+    package mutating func decodeBodyByItsBytes() throws(HTTPProblem) {
+        let gzip: [UInt8] = [0x1f, 0x8b]
+        if body.starts(with: gzip) {
+            headers["content-encoding"] = "gzip"
+        } else if isBodyCoded {
+            headers["content-encoding"] = nil
+        }
+        try decodeBody()
+    }
+
     /// The same, for whoever counts bytes and refusals himself.
     mutating func undoBodyCoding() throws(HTTPProblem) {
         guard isBodyCoded else { return }

@@ -22,19 +22,34 @@ extension Connection {
         return writer
     }
 
-    func feed(_ writer: HTTPBodyWriter) async {
+    /// Leaves an answer to whoever feeds it; its request's task ends.
+    func leave(_ writer: HTTPBodyWriter, to feed: any HTTPStreamFeed) {
+        handlers.removeValue(forKey: writer.ticket)
+        writer.progress.request.caller.leaveRoom()
+        writer.progress.forgetRequest()
+        if writer.ended == nil { feed.began(writer) } else { finished(writer) }
+    }
+
+    private func finished(_ writer: HTTPBodyWriter) {
+        server.instruments.streams.add(-1)
+        server.record(writer.progress, writer.response)
+    }
+
+    func feed(
+        _ writer: HTTPBodyWriter,
+        _ body: @Sendable (HTTPBodyWriter) async throws -> Void
+    ) async {
         let ticket = writer.ticket
         var failure: (any Error)?
         do {
-            try await writer.stream.body(writer)
+            try await body(writer)
         } catch {
             failure = error
         }
         server.loop.checkIsolated()
-        server.instruments.streams.add(-1)
         handlers.removeValue(forKey: ticket)
         writer.progress.request.caller.leaveRoom()
-        server.record(writer.progress, writer.response)
+        finished(writer)
         guard streams.removeValue(forKey: ticket) != nil else { return }
         writer.end(.disconnected)
         driver?.endStream(ticket, isWhole: failure == nil, isLast: false)
@@ -51,10 +66,22 @@ extension Connection {
     /// Ends a streamed answer from this side; its handler learns it, and may take its time.
     func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
         guard let writer = streams.removeValue(forKey: ticket) else { return }
-        let isWhole = reason == .deadline || reason == .serverStops
+        let isHeardOut = reason == .serverStops || reason == .finished
+        if case .feed(let feed) = writer.stream.source, isHeardOut {
+            let words = feed.lastWords()
+            if !words.isEmpty { driver?.sendPart(ticket, words) }
+        }
+        let isWhole = isHeardOut || reason == .deadline
         driver?.endStream(ticket, isWhole: isWhole, isLast: true)
         writer.end(reason)
-        handlers[ticket]?.task?.cancel()
+        switch writer.stream.source {
+        case .task: handlers[ticket]?.task?.cancel()
+        case .feed(let feed):
+            // Its handler's task ends it where it has not begun.
+            guard handlers[ticket] == nil else { return }
+            finished(writer)
+            feed.ended(writer)
+        }
     }
 
     /// Ends a streamed answer that its peer does not read, unless it is one of events.

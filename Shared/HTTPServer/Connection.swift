@@ -282,7 +282,11 @@ final class Connection: @unchecked Sendable {
     private func handle(_ progress: RequestInProgress, _ ticket: Int) async {
         await progress.runHandler()
         progress.dropBody()
-        if let writer = deliver(progress, ticket) { await feed(writer) }
+        guard let writer = deliver(progress, ticket) else { return }
+        switch writer.stream.source {
+        case .task(let body): await feed(writer, body)
+        case .feed(let feed): leave(writer, to: feed)
+        }
     }
 
     /// Gives the answer to the driver; a streamed one's body has to be fed to the writer then.

@@ -6,9 +6,19 @@ package struct HTTPBodyStream: Sendable {
     package var maximumDuration: Duration?
     /// An endless body is ended, whole, when the server stops; one with an end is waited for.
     package var endsOnStop: Bool
-    /// Ends the answer by returning. What it throws cuts the answer off, so that the peer can tell.
-    package var body: @Sendable (HTTPBodyWriter) async throws -> Void
+    let source: Source
 
+    enum Source: Sendable {
+        /// In the task of its request's handler.
+        case task(@Sendable (HTTPBodyWriter) async throws -> Void)
+        case feed(any HTTPStreamFeed)
+    }
+
+    /// - Parameters:
+    ///   - maximumDuration: See there.
+    ///   - endsOnStop: See there.
+    ///   - body: Ends the answer by returning. What it throws cuts the answer off, so that the peer can
+    ///     tell.
     package init(
         maximumDuration: Duration? = nil,
         endsOnStop: Bool = false,
@@ -16,8 +26,28 @@ package struct HTTPBodyStream: Sendable {
     ) {
         self.maximumDuration = maximumDuration
         self.endsOnStop = endsOnStop
-        self.body = body
+        source = .task(body)
     }
+
+    /// An endless body that somebody writes who has many of them: it has no task of its own, and
+    /// nothing is kept of its request.
+    package init(fedBy feed: any HTTPStreamFeed) {
+        endsOnStop = true
+        source = .feed(feed)
+    }
+}
+
+/// Who writes a streamed body now and then. Called on the loop of its connection.
+package protocol HTTPStreamFeed: AnyObject, Sendable {
+    /// The head is on its way; from now on `HTTPBodyWriter.post` reaches the peer.
+    func began(_ writer: HTTPBodyWriter)
+
+    /// What the peer hears before the answer is ended, because the server stops or by
+    /// `HTTPBodyWriter.finish`.
+    func lastWords() -> [UInt8]
+
+    /// The answer takes no more. Not called where it never began.
+    func ended(_ writer: HTTPBodyWriter)
 }
 
 /// Why a streamed answer takes no more; its task is cancelled too.
@@ -29,6 +59,8 @@ package enum HTTPStreamEnded: Error, Equatable {
     /// The stream's longest time is over.
     case deadline
     case serverStops
+    /// Who feeds it has no more to say.
+    case finished
 }
 
 /// Where a handler writes a streamed body to. Usable from anywhere; its state is its loop's.
@@ -94,6 +126,25 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         }
     }
 
+    /// Sends `bytes` at the end of this turn. On the loop only.
+    ///
+    /// - Returns: False where nothing is sent: the answer has ended, or its peer has not taken what was
+    ///   sent before.
+    @discardableResult
+    package func post(_ bytes: [UInt8]) -> Bool {
+        loop.checkIsolated()
+        guard ended == nil, hasRoom else { return false }
+        submit(bytes)
+        return true
+    }
+
+    /// Ends a fed answer, whole, after its feed's last words; nothing where it has ended. On the loop
+    /// only.
+    package func finish() {
+        loop.checkIsolated()
+        connection?.endStream(ticket, .finished)
+    }
+
     /// One call that waits for room; confined to the loop. A cancellation may come first.
     private final class Waiter: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
@@ -111,6 +162,8 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     }
 
     private func wait(_ waiter: Waiter, _ continuation: CheckedContinuation<Void, any Error>) {
+        // It may have ended, and its task been cancelled for that, since the write began.
+        if let ended { return continuation.resume(throwing: ended) }
         if waiter.isCancelled { return continuation.resume(throwing: CancellationError()) }
         waiter.continuation = continuation
         waiters.append(waiter)
@@ -119,7 +172,8 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     private func cancel(_ waiter: Waiter) {
         waiter.isCancelled = true
         guard let index = waiters.firstIndex(where: { $0 === waiter }) else { return }
-        waiters.remove(at: index).continuation?.resume(throwing: CancellationError())
+        let reason: any Error = ended ?? CancellationError()
+        waiters.remove(at: index).continuation?.resume(throwing: reason)
     }
 
     private func submit(_ bytes: [UInt8]) {

@@ -78,7 +78,7 @@ package final class HTTPServer: @unchecked Sendable {
         }
         lock.withLock { addresses = bound }
         for address in bound {
-            var data: [LogKey: LogValue] = [
+            var data: LogData = [
                 .scheme: .string(address.scheme), .port: .integer(address.port),
             ]
             if let surface = configuration.surface { data[.surface] = .string(surface) }

@@ -76,12 +76,15 @@ extension HTTPServerConfiguration {
             default: true,
             "one log line a request at info, but for the operators' routes; false: all at debug"
         )
-        static let maximumConnections = Setting<Int>(
-            "HTTP_MAX_CONNECTIONS",
-            in: 1...1_000_000,
-            default: usual.maximumConnections,
-            "connections at once; further ones are closed"
-        )
+        static func maximumConnections(default fallback: Int) -> Setting<Int> {
+            Setting(
+                "HTTP_MAX_CONNECTIONS",
+                in: 1...1_000_000,
+                default: fallback,
+                "connections at once; further ones are closed"
+            )
+        }
+
         static let maximumConnectionsPerAddress = Setting<Int>(
             "HTTP_MAX_CONNECTIONS_PER_ADDRESS",
             in: 1...1_000_000,
@@ -109,20 +112,25 @@ extension HTTPServerConfiguration {
             "without a request, or without the peer taking any byte of an answer"
         )
 
-        package static func all(defaultPort: Int) -> [SettingEntry] {
+        package static func all(
+            defaultPort: Int,
+            defaultMaximumConnections: Int = HTTPServerConfiguration().maximumConnections
+        ) -> [SettingEntry] {
             [
                 host.entry, port(default: defaultPort).entry, tlsPort.entry, tlsCertificate.entry,
                 tlsPrivateKey.entry, maximumBodyBytes.entry, maximumHeldBodyBytes.entry,
                 maximumHeldAnswerBytes.entry, minimumAnswerRate.entry, accessLog.entry,
-                maximumConnections.entry, maximumConnectionsPerAddress.entry, headTimeout.entry,
-                bodyTimeout.entry, idleTimeout.entry,
+                maximumConnections(default: defaultMaximumConnections).entry,
+                maximumConnectionsPerAddress.entry, headTimeout.entry, bodyTimeout.entry,
+                idleTimeout.entry,
             ]
         }
     }
 
     package init(
         _ reader: ConfigurationReader,
-        defaultPort: Int
+        defaultPort: Int,
+        defaultMaximumConnections: Int = HTTPServerConfiguration().maximumConnections
     ) throws(ConfigurationError) {
         let port = Variable.port(default: defaultPort)
         self.init(
@@ -150,7 +158,9 @@ extension HTTPServerConfiguration {
         maximumHeldAnswerBytes = try reader.value(of: Variable.maximumHeldAnswerBytes)
         minimumAnswerBytesPerSecond = try reader.value(of: Variable.minimumAnswerRate)
         accessLog = try reader.value(of: Variable.accessLog)
-        maximumConnections = try reader.value(of: Variable.maximumConnections)
+        maximumConnections = try reader.value(
+            of: Variable.maximumConnections(default: defaultMaximumConnections)
+        )
         maximumConnectionsPerAddress = try reader.optional(Variable.maximumConnectionsPerAddress)
         headTimeout = try reader.value(of: Variable.headTimeout)
         bodyTimeout = try reader.value(of: Variable.bodyTimeout)

@@ -15,18 +15,18 @@ struct HTTPTarget {
             query = []
             return
         }
-        let bytes = target.utf8
+        let bytes = Array(target.utf8)
         guard bytes.first == UInt8(ascii: "/") else {
             throw HTTPProblem(status: 400, detail: "the target does not begin with a slash")
         }
-        if let plain = Self.segments(ofPlain: target) {
-            path = target
-            segments = plain
-            query = []
-            return
-        }
         let mark = bytes.firstIndex(of: UInt8(ascii: "?"))
         let pathBytes = bytes[..<(mark ?? bytes.endIndex)]
+        if let plain = Self.segments(ofPlain: pathBytes) {
+            path = mark == nil ? target : String(decoding: pathBytes, as: UTF8.self)
+            segments = plain
+            query = try Self.query(bytes, after: mark)
+            return
+        }
         var segments: [String] = []
         for part in pathBytes.dropFirst().split(
             separator: UInt8(ascii: "/"),
@@ -36,30 +36,33 @@ struct HTTPTarget {
         }
         self.segments = segments
         path = try unescape(pathBytes, plusIsBlank: false)
-        query =
-            try mark.map { index throws(HTTPProblem) in
-                try parseForm(bytes[bytes.index(after: index)...])
-            } ?? []
+        query = try Self.query(bytes, after: mark)
     }
 
-    /// The segments of a path without escapes and without a query; nil for any other target.
-    private static func segments(ofPlain target: String) -> [String]? {
-        let bytes = target.utf8
+    private static func query(
+        _ target: [UInt8],
+        after mark: Int?
+    ) throws(HTTPProblem) -> [(name: String, value: String)] {
+        guard let mark else { return [] }
+        return try parseForm(target[(mark + 1)...])
+    }
+
+    /// The segments of a path without escapes; nil for any other.
+    private static func segments(ofPlain bytes: ArraySlice<UInt8>) -> [String]? {
+        let slash = UInt8(ascii: "/")
         var count = 0
         for byte in bytes {
-            guard byte < 0x80, byte != UInt8(ascii: "%"), byte != UInt8(ascii: "?") else {
-                return nil
-            }
-            if byte == UInt8(ascii: "/") { count += 1 }
+            guard byte < 0x80, byte != UInt8(ascii: "%") else { return nil }
+            if byte == slash { count += 1 }
         }
         var segments: [String] = []
         segments.reserveCapacity(count)
-        var rest = bytes.dropFirst()
-        while let slash = rest.firstIndex(of: UInt8(ascii: "/")) {
-            segments.append(String(Substring(rest[..<slash])))
-            rest = rest[bytes.index(after: slash)...]
+        var start = bytes.startIndex + 1
+        for index in start..<bytes.endIndex where bytes[index] == slash {
+            segments.append(String(decoding: bytes[start..<index], as: UTF8.self))
+            start = index + 1
         }
-        segments.append(String(Substring(rest)))
+        segments.append(String(decoding: bytes[start...], as: UTF8.self))
         return segments
     }
 }
@@ -85,6 +88,7 @@ private func unescape(
     _ bytes: some Collection<UInt8>,
     plusIsBlank: Bool
 ) throws(HTTPProblem) -> String {
+    if let plain = plainText(bytes, plusIsBlank: plusIsBlank) { return plain }
     var result: [UInt8] = []
     result.reserveCapacity(bytes.count)
     var index = bytes.startIndex
@@ -116,6 +120,16 @@ private func unescape(
         throw HTTPProblem(status: 400, detail: "the target has too many combining marks in a row")
     }
     return text
+}
+
+/// ASCII without escapes, which most of it is.
+private func plainText(_ bytes: some Collection<UInt8>, plusIsBlank: Bool) -> String? {
+    for byte in bytes {
+        guard byte < 0x80, byte != UInt8(ascii: "%"), byte != 0,
+            !plusIsBlank || byte != UInt8(ascii: "+")
+        else { return nil }
+    }
+    return String(decoding: bytes, as: UTF8.self)
 }
 
 func hexValue(_ byte: UInt8) -> UInt8? {

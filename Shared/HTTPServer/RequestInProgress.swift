@@ -38,6 +38,16 @@ final class RequestInProgress: @unchecked Sendable {
         heldBody.letGo()
     }
 
+    /// Keeps no more of the request than its record tells: its answer may take days.
+    func forgetRequest() {
+        request.headers = [:]
+        request.query = []
+        request.path = ""
+        request.pathSegments = []
+        request.pathParameters = [:]
+        request.rawTarget = ""
+    }
+
     /// Takes over the answer, once `runHandler` has returned.
     func takeResponse() -> HTTPServerResponse {
         request.caller.letGo()

@@ -95,7 +95,7 @@ package struct Router: Sendable {
         var values: [String] = []
         var allowed: [HTTPMethod] = []
         let isReserved =
-            !reservedFirstSegments.isEmpty
+            root.beginsWithName && !reservedFirstSegments.isEmpty
             && reservedFirstSegments.contains(segments.first?.lowercased() ?? "")
         if let found = root.find(
             segments[...],
@@ -198,6 +198,9 @@ private struct Node: Sendable {
     private var leaves: [HTTPMethod: Leaf] = [:]
     private var restLeaves: [HTTPMethod: Leaf] = [:]
 
+    /// Whether some pattern has a `:name` for its first segment here.
+    var beginsWithName: Bool { !named.isEmpty }
+
     var routes: [(method: HTTPMethod, pattern: String)] {
         let own = [leaves, restLeaves].flatMap { $0.map { ($0.key, $0.value.route.pattern) } }
         return own + literals.flatMap { $0.value.routes } + named.flatMap { $0.node.routes }
@@ -254,9 +257,12 @@ private struct Node: Sendable {
         }
         for candidate in named
         where isNamedAllowed && segment.utf8.count > candidate.suffix.utf8.count
-            && segment.hasSuffix(candidate.suffix)
+            && (candidate.suffix.isEmpty || segment.hasSuffix(candidate.suffix))
         {
-            values.append(String(segment.dropLast(candidate.suffix.count)))
+            values.append(
+                candidate.suffix.isEmpty
+                    ? segment : String(segment.dropLast(candidate.suffix.count))
+            )
             if let leaf = candidate.node.find(rest, method, &values, &allowed) { return leaf }
             values.removeLast()
         }

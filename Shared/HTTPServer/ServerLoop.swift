@@ -32,6 +32,8 @@ final class ServerLoop: @unchecked Sendable {
     /// Connections that have sent further requests before the answer to their first.
     private var postponed: [Int] = []
     private var postponedTurn: LoopTimer?
+    /// Of the requests that were answered in this turn.
+    private var accessLines: LogLines
     /// Those that have something to write when this turn ends.
     private var unflushed: [Connection] = []
 
@@ -52,6 +54,7 @@ final class ServerLoop: @unchecked Sendable {
         self.limits = limits
         self.instruments = instruments
         self.log = log
+        accessLines = LogLines(log)
         heldBodyBytes = ByteBudget(limit: configuration.maximumHeldBodyBytes)
         gatheredBytes = ByteBudget(limit: configuration.maximumHeldAnswerBytes)
         maxConcurrentStreams = configuration.http2.maxConcurrentStreams
@@ -293,8 +296,9 @@ final class ServerLoop: @unchecked Sendable {
         instruments.answered(progress.request.method, response.status, after: duration)
         let level = configuration.accessLog ? progress.match.logLevel : .debug
         guard log.level <= level else { return }
+        if accessLines.isEmpty { loop.atEndOfTurn { [self] in accessLines.writeAll() } }
         // The route, not the path: paths hold tokens.
-        log.log(
+        accessLines.add(
             level,
             "request answered",
             [

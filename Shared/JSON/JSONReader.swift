@@ -201,6 +201,12 @@ public struct JSONKey: ~Copyable {
         self.decoded = decoded
     }
 
+    /// How many bytes of UTF-8 the key has.
+    public var byteCount: Int {
+        if let decoded { return decoded.utf8.count }
+        return unsafe bytes.count
+    }
+
     /// Whether the key has these very bytes.
     public func isEqual(to name: StaticString) -> Bool {
         if let decoded {

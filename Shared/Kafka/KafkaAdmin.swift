@@ -56,21 +56,27 @@ package enum KafkaAdmin {
 }
 
 /// One client for one task of the operator's; blocks its thread, until its deadline at most.
-private final class AdminCall {
-    private let client: KafkaClient
+final class AdminCall {
+    let client: KafkaClient
     private let deadline: ContinuousClock.Instant
 
-    init(_ configuration: KafkaConfiguration, timeout: Duration, log: Log) throws(KafkaError) {
-        client = try KafkaClient(.admin, configuration, log: log, metrics: nil)
+    init(
+        _ configuration: KafkaConfiguration,
+        as kind: KafkaClient.Kind = .admin,
+        timeout: Duration,
+        log: Log
+    ) throws(KafkaError) {
+        client = try KafkaClient(kind, configuration, log: log, metrics: nil)
         deadline = .now + timeout
     }
 
     deinit {
         drainLog()
-        client.destroy {}
+        // It joined no group, whatever its kind.
+        client.destroy(leavingGroup: false) {}
     }
 
-    private var millisecondsLeft: Int32 {
+    var millisecondsLeft: Int32 {
         Int32(clamping: max(1, Int((deadline - .now) / .milliseconds(1))))
     }
 
@@ -116,40 +122,51 @@ private final class AdminCall {
             }
             unsafe natives.append(native)
         }
-        unsafe requestCreation(natives)
-        return try awaitCreation()
+        let count = unsafe natives.count
+        unsafe ask(
+            RD_KAFKA_ADMIN_OP_CREATETOPICS,
+            for: millisecondsLeft
+        ) { handle, options, queue in
+            unsafe rd_kafka_CreateTopics(handle, &natives, count, options, queue)
+        }
+        return try awaitAnswer { $0.createdTopics }
     }
 
-    private func requestCreation(_ natives: [OpaquePointer?]) {
-        var natives = unsafe natives
-        let count = unsafe natives.count
+    /// Puts a question, with the client, options and the queue for its answer. librdkafka copies
+    /// what it is given; none of the pointers outlives `question`. It does not wait: an answer comes
+    /// once, at the latest when `milliseconds` are over.
+    func ask(
+        _ operation: rd_kafka_admin_op_t,
+        for milliseconds: Int32,
+        _ question: (OpaquePointer, _ options: OpaquePointer?, _ queue: OpaquePointer?) -> Void
+    ) {
         unsafe client.withHandle { handle in
             unsafe client.withQueue { queue in
-                let options = unsafe rd_kafka_AdminOptions_new(
-                    handle,
-                    RD_KAFKA_ADMIN_OP_CREATETOPICS
-                )
+                let options = unsafe rd_kafka_AdminOptions_new(handle, operation)
                 defer { unsafe rd_kafka_AdminOptions_destroy(options) }
                 unsafe rd_kafka_AdminOptions_set_request_timeout(
                     options,
-                    millisecondsLeft,
+                    milliseconds,
                     nil,
                     0
                 )
-                unsafe rd_kafka_CreateTopics(handle, &natives, count, options, queue)
+                unsafe question(handle, options, queue)
             }
         }
     }
 
-    private func awaitCreation() throws(KafkaError) -> [String] {
-        var answer: Result<[String], KafkaError>?
-        while answer == nil {
+    /// Serves the queue until `read` finds the answer in an event of it.
+    func awaitAnswer<Answer>(
+        _ read: (borrowing KafkaEvent) -> Result<Answer, KafkaError>?
+    ) throws(KafkaError) -> Answer {
+        var answer: Result<Answer, KafkaError>?
+        while true {
+            if let answer { return try answer.get() }
             guard ContinuousClock.now < deadline else { throw .timedOut }
             _ = client.serveOne(waiting: min(millisecondsLeft, 1000)) { event in
-                answer = event.createdTopics ?? answer
+                answer = read(event) ?? answer
             }
         }
-        return try answer?.get() ?? []
     }
 
     /// A topic that was just made is not on every broker yet.
@@ -162,7 +179,7 @@ private final class AdminCall {
         }
     }
 
-    private func drainLog() {
+    func drainLog() {
         while client.serveOne({ _ in }) {}
     }
 }

@@ -146,7 +146,7 @@ final class KafkaClient: @unchecked Sendable {
     /// librdkafka's syslog levels; what it warns of is at most `info` here, since the rooms above
     /// judge by errors and readiness.
     private func write(_ line: KafkaEvent.LogLine) {
-        let data: [LogKey: LogValue] = [.detail: .string(line.text), .name: .string(line.facility)]
+        let data: LogData = [.detail: .string(line.text), .name: .string(line.facility)]
         if line.level <= 5 {
             log.info("librdkafka", data)
         } else {

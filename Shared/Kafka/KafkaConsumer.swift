@@ -296,7 +296,7 @@ package actor KafkaConsumer {
     }
 
     private func report(_ error: KafkaError, _ partition: TopicPartition?) {
-        var data: [LogKey: LogValue] = [
+        var data: LogData = [
             .kafkaGroup: .string(group), .error: .string(error.description),
             .detail: .string(error.detail),
         ]

@@ -45,12 +45,18 @@ package final class MockKafkaCluster: @unchecked Sendable {
 
     /// Requests, by the protocol's numbers, that can be answered with an error.
     package enum Request: Int16, Sendable {
+        case listOffsets = 2
+        case offsetFetch = 9
+        case findCoordinator = 10
         case heartbeat = 12
         case initProducerID = 22
     }
 
     /// Errors, by the protocol's codes, that a real cluster gives.
     package enum Refusal: Int32, Sendable {
+        case notLeaderForPartition = 6
+        case coordinatorNotAvailable = 15
+        case groupAuthorizationFailed = 30
         case clusterAuthorizationFailed = 31
         case fencedInstanceID = 82
     }

@@ -1,12 +1,13 @@
 internal import Glibc
 
 /// A pthread mutex: cheaper than `Synchronization.Mutex` on Linux, and known to the thread
-/// sanitizer, which does not see a futex.
+/// sanitizer, which does not see a futex. Public because requests pass several: a generic of `package`
+/// is not specialised where another module calls it.
 @safe
-package final class Lock: @unchecked Sendable {
+public final class Lock: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
 
-    package init() {
+    public init() {
         unsafe mutex = .allocate(capacity: 1)
         unsafe mutex.initialize(to: pthread_mutex_t())
         let status = unsafe pthread_mutex_init(mutex, nil)
@@ -19,7 +20,7 @@ package final class Lock: @unchecked Sendable {
     }
 
     /// Runs `body` while no other thread is inside. Not re-entrant; never suspend inside.
-    package func withLock<Result, Failure: Error>(
+    public func withLock<Result, Failure: Error>(
         _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
         unsafe pthread_mutex_lock(mutex)

@@ -27,6 +27,33 @@ package enum LogFormat: String, Sendable, CaseIterable {
     case json, text
 }
 
+/// What a line says beside its message, in the order in which it is given.
+package struct LogData: Sendable, ExpressibleByDictionaryLiteral {
+    fileprivate var pairs: [(key: LogKey, value: LogValue)]
+
+    package init(dictionaryLiteral elements: (LogKey, LogValue)...) { pairs = elements }
+
+    /// Setting replaces the value of that key, or removes it.
+    package subscript(key: LogKey) -> LogValue? {
+        get { pairs.first { $0.key == key }?.value }
+        set {
+            let place = pairs.firstIndex { $0.key == key }
+            switch (place, newValue) {
+            case (let place?, let value?): pairs[place].value = value
+            case (let place?, nil): pairs.remove(at: place)
+            case (nil, let value?): pairs.append((key, value))
+            case (nil, nil): break
+            }
+        }
+    }
+
+    package func with(_ key: LogKey, _ value: LogValue) -> LogData {
+        var data = self
+        data[key] = value
+        return data
+    }
+}
+
 /// Writes one line a call: the time, the level, the service, a constant message, then the data.
 ///
 /// A value to pass on; it owns nothing. Each line is one `write`, so that lines of several threads
@@ -52,61 +79,78 @@ package struct Log: Sendable {
         self.write = write
     }
 
-    package func debug(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+    package func debug(_ message: StaticString, _ data: LogData = [:]) {
         log(.debug, message, data)
     }
 
-    package func info(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+    package func info(_ message: StaticString, _ data: LogData = [:]) {
         log(.info, message, data)
     }
 
-    package func warning(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+    package func warning(_ message: StaticString, _ data: LogData = [:]) {
         log(.warning, message, data)
     }
 
-    package func error(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+    package func error(_ message: StaticString, _ data: LogData = [:]) {
         log(.error, message, data)
     }
 
-    package func critical(_ message: StaticString, _ data: [LogKey: LogValue] = [:]) {
+    package func critical(_ message: StaticString, _ data: LogData = [:]) {
         log(.critical, message, data)
     }
 
-    package func log(_ level: LogLevel, _ message: StaticString, _ data: [LogKey: LogValue]) {
+    package func log(_ level: LogLevel, _ message: StaticString, _ data: LogData) {
         guard level >= self.level else { return }
+        var line: [UInt8] = []
+        line.reserveCapacity(192)
+        append(level, message, data, to: &line)
+        write(line)
+    }
+
+    /// The line that a call of `log` would write, with its end.
+    fileprivate func append(
+        _ level: LogLevel,
+        _ message: StaticString,
+        _ data: LogData,
+        to line: inout [UInt8]
+    ) {
         var timestamp = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &timestamp)
         let time = Timestamp(
             secondsSince1970: timestamp.tv_sec,
             milliseconds: timestamp.tv_nsec / 1_000_000
         )
-        var line: [UInt8] = []
-        line.reserveCapacity(192)
         switch format {
         case .json: writeJSON(time, level, message.description, data, into: &line)
         case .text: writeText(time, level, message.description, data, into: &line)
         }
         line.append(UInt8(ascii: "\n"))
-        write(line)
     }
+
+    fileprivate func write(whole lines: [UInt8]) { write(lines) }
 
     private func writeJSON(
         _ time: Timestamp,
         _ level: LogLevel,
         _ message: String,
-        _ data: [LogKey: LogValue],
+        _ data: LogData,
         into line: inout [UInt8]
     ) {
-        line.append(contentsOf: "{\"time\":\"\(time.text)\",\"level\":\"\(level.name)\"".utf8)
-        line.append(contentsOf: ",\"service\":".utf8)
+        line.append(contentsOf: "{\"time\":\"".utf8)
+        time.append(to: &line)
+        line.append(contentsOf: "\",\"level\":\"".utf8)
+        line.append(contentsOf: level.name.utf8)
+        line.append(contentsOf: "\",\"service\":".utf8)
         appendQuoted(service, to: &line)
         line.append(contentsOf: ",\"message\":".utf8)
         appendQuoted(message, to: &line)
-        for (key, value) in data.sorted(by: { $0.key.name < $1.key.name }) {
-            line.append(contentsOf: ",\"\(key.name)\":".utf8)
+        for (key, value) in data.pairs {
+            line.append(contentsOf: ",\"".utf8)
+            line.append(contentsOf: key.name.utf8)
+            line.append(contentsOf: "\":".utf8)
             switch value {
             case .string(let text): appendQuoted(text, to: &line)
-            case .integer(let number): line.append(contentsOf: "\(number)".utf8)
+            case .integer(let number): line.append(contentsOf: String(number).utf8)
             case .double(let number) where number.isFinite:
                 line.append(contentsOf: "\(number)".utf8)
             case .double(let number): appendQuoted("\(number)", to: &line)
@@ -120,11 +164,11 @@ package struct Log: Sendable {
         _ time: Timestamp,
         _ level: LogLevel,
         _ message: String,
-        _ data: [LogKey: LogValue],
+        _ data: LogData,
         into line: inout [UInt8]
     ) {
         line.append(contentsOf: "\(time.text) \(level.name) \(service): \(message)".utf8)
-        for (key, value) in data.sorted(by: { $0.key.name < $1.key.name }) {
+        for (key, value) in data.pairs {
             line.append(contentsOf: " \(key.name)=".utf8)
             switch value {
             case .string(let text): appendQuoted(text, to: &line)
@@ -150,6 +194,39 @@ package struct Log: Sendable {
                 unsafe rest = rest.dropFirst(written)
             }
         }
+    }
+}
+
+/// Lines that are written together, as those of the requests that one turn of a loop answered: a write
+/// each would cost more than the lines. Whole lines go out in pieces that a pipe takes in one, so that
+/// they do not mix with those of other threads.
+package struct LogLines: Sendable {
+    /// POSIX' least `PIPE_BUF` on Linux.
+    private static let pieceBytes = 4096
+
+    private let log: Log
+    private var gathered: [UInt8] = []
+
+    package init(_ log: Log) { self.log = log }
+
+    package var isEmpty: Bool { gathered.isEmpty }
+
+    /// Takes a line; what does not fit beside it is written first.
+    package mutating func add(_ level: LogLevel, _ message: StaticString, _ data: LogData) {
+        guard level >= log.level else { return }
+        let start = gathered.count
+        log.append(level, message, data, to: &gathered)
+        guard gathered.count > Self.pieceBytes, start > 0 else { return }
+        let line = Array(gathered[start...])
+        gathered.removeSubrange(start...)
+        writeAll()
+        gathered += line
+    }
+
+    package mutating func writeAll() {
+        if gathered.isEmpty { return }
+        log.write(whole: gathered)
+        gathered.removeAll(keepingCapacity: true)
     }
 }
 

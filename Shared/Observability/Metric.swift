@@ -194,6 +194,41 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Deliveries that became rows due later without an attempt."
     )
+    package static let configPublishedRecords = Metric(
+        "config_published_records_total",
+        .counter,
+        "Records of config.published that were read and could be used."
+    )
+    package static let configAnnouncements = Metric(
+        "config_announcements_total",
+        .counter,
+        "Versions that were announced to PUSH_RC."
+    )
+    package static let configAnnouncementDelay = Metric(
+        "config_announcement_delay_seconds",
+        .histogram,
+        "From a publish to its announcement, of templates that are kept here."
+    )
+    package static let configRows = Metric(
+        "config_rows_total",
+        .counter,
+        "Templates that others wrote into the table, by what was found of them."
+    )
+    package static let configFetches = Metric(
+        "config_fetches_total",
+        .counter,
+        "Fetches of remote config that were answered or throttled, by state."
+    )
+    package static let configStreams = Metric(
+        "config_streams",
+        .gauge,
+        "Clients that listen for announcements now."
+    )
+    package static let configPublishes = Metric(
+        "config_publishes_total",
+        .counter,
+        "Templates that were published or rolled back over HTTP, by type."
+    )
     package static let outboxRelayed = Metric(
         "outbox_relayed_total",
         .counter,

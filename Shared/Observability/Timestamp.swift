@@ -8,8 +8,15 @@ package struct Timestamp: Sendable, Equatable {
         self.milliseconds = milliseconds
     }
 
-    /// Days to civil date: Howard Hinnant's `civil_from_days`, eras of 400 years from March.
     package var text: String {
+        var text: [UInt8] = []
+        text.reserveCapacity(24)
+        append(to: &text)
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// Days to civil date: Howard Hinnant's `civil_from_days`, eras of 400 years from March.
+    func append(to text: inout [UInt8]) {
         let days = Int((Double(secondsSince1970) / 86_400).rounded(.down))
         let second = secondsSince1970 - days * 86_400
         let shifted = days + 719_468
@@ -22,21 +29,25 @@ package struct Timestamp: Sendable, Equatable {
         let day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
         let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
         let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
-        var text: [UInt8] = []
-        text.reserveCapacity(24)
-        for (number, width, separator) in [
-            (year, 4, "-"), (month, 2, "-"), (day, 2, "T"), (second / 3600, 2, ":"),
-            (second / 60 % 60, 2, ":"), (second % 60, 2, "."), (milliseconds, 3, "Z"),
-        ] as [(Int, Int, Unicode.Scalar)] {
-            append(number, width, to: &text)
-            text.append(UInt8(ascii: separator))
-        }
-        return String(decoding: text, as: UTF8.self)
+        appendDigits(year, 4, to: &text)
+        text.append(UInt8(ascii: "-"))
+        appendDigits(month, 2, to: &text)
+        text.append(UInt8(ascii: "-"))
+        appendDigits(day, 2, to: &text)
+        text.append(UInt8(ascii: "T"))
+        appendDigits(second / 3600, 2, to: &text)
+        text.append(UInt8(ascii: ":"))
+        appendDigits(second / 60 % 60, 2, to: &text)
+        text.append(UInt8(ascii: ":"))
+        appendDigits(second % 60, 2, to: &text)
+        text.append(UInt8(ascii: "."))
+        appendDigits(milliseconds, 3, to: &text)
+        text.append(UInt8(ascii: "Z"))
     }
 }
 
 /// In digits, with zeros before where it has fewer than `width`.
-private func append(_ number: Int, _ width: Int, to text: inout [UInt8]) {
-    if number >= 10 || width > 1 { append(number / 10, width - 1, to: &text) }
+private func appendDigits(_ number: Int, _ width: Int, to text: inout [UInt8]) {
+    if number >= 10 || width > 1 { appendDigits(number / 10, width - 1, to: &text) }
     text.append(UInt8(ascii: "0") + UInt8(abs(number % 10)))
 }

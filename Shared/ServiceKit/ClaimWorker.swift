@@ -12,8 +12,13 @@ package struct ClaimWorker: Sendable {
         case sleep(atMost: Duration)
     }
 
+    /// Sets up who is told of something new, and calls `ring` from anywhere.
+    package typealias Listen =
+        @Sendable (_ ring: @escaping @Sendable () -> Void) async throws -> Void
+
     private let cannot: StaticString
     private let bell: Bell
+    private let listen: Listen
     private let loop: EventLoop
     private let log: Log
     private let trouble = Trouble()
@@ -21,11 +26,20 @@ package struct ClaimWorker: Sendable {
     /// - Parameters:
     ///   - cannot: What does not happen while rounds fail, for people: "shards cannot be claimed".
     ///   - bell: Rung where there is something new.
+    ///   - listen: Called before the first round; where it throws, that round has failed, and the next
+    ///     begins with it again. Not needed by who has his bell rung otherwise.
     ///   - loop: Where the rounds run.
     ///   - log: Told of each round that failed.
-    package init(_ cannot: StaticString, wokenBy bell: Bell, on loop: EventLoop, log: Log) {
+    package init(
+        _ cannot: StaticString,
+        wokenBy bell: Bell,
+        listening listen: @escaping Listen = { _ in },
+        on loop: EventLoop,
+        log: Log
+    ) {
         self.cannot = cannot
         self.bell = bell
+        self.listen = listen
         self.loop = loop
         self.log = log
     }
@@ -40,8 +54,13 @@ package struct ClaimWorker: Sendable {
         _ round: () async throws -> Next
     ) async {
         var pause = Pause()
+        var isListening = false
         while !Task.isCancelled {
             do {
+                if !isListening {
+                    try await listen { [loop, bell] in loop.execute { bell.ring() } }
+                    isListening = true
+                }
                 let next = try await round()
                 trouble.clear("\(cannot)")
                 pause = Pause()

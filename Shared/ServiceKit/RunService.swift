@@ -6,13 +6,13 @@ package import Settings
 /// How many loops a service runs.
 package enum LoopCount: Sendable {
     case one
-    /// One a core, sharing the service's port.
+    /// One for each core that this process may use, sharing the service's port.
     case perCore
 
     fileprivate var value: Int {
         switch self {
         case .one: 1
-        case .perCore: max(1, min(64, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+        case .perCore: min(64, EventLoop.usableCores)
         }
     }
 }
@@ -231,7 +231,7 @@ private func fail(
     format: LogFormat?
 ) -> Never {
     let log = Log(service: service, level: .info, format: format ?? defaultLogFormat())
-    var data: [LogKey: LogValue] = [.error: .string("\(error)")]
+    var data: LogData = [.error: .string("\(error)")]
     if let error = error as? ConfigurationError { data[.variable] = .string(error.variable) }
     log.critical(message, data)
     _exit(exitCode)

@@ -53,6 +53,32 @@ struct BodyCodingTests {
         }
     }
 
+    /// SDKs say gzip and send text, or gzip and say nothing.
+    @Test func theBytesMaySayMoreThanTheHeader() async throws {
+        try await withServer(
+            configure: { $0.maximumBodyBytes = 20_000 },
+            routes: { router, _ in
+                router.givesBodiesAsSent = true
+                router.on(.post, "/echo") { request in
+                    var request = request
+                    try request.decodeBodyByItsBytes()
+                    return HTTPServerResponse(status: 200, body: request.body)
+                }
+            }
+        ) { server in
+            let packed = try Compression.gzip.compress(text)
+            let bomb = try Compression.gzip.compress([UInt8](repeating: 0, count: 1 << 20))
+            let found = try replies(
+                try await server.exchange(
+                    post(packed) + post(text, "Content-Encoding: gzip")
+                        + post(packed, "Content-Encoding: gzip") + post(bomb)
+                )
+            )
+            #expect(found.map(\.status) == [200, 200, 200, 413])
+            #expect(found[..<3].allSatisfy { Array($0.body.utf8) == text })
+        }
+    }
+
     @Test func whatIsNoneOrNotOursIsRefused() async throws {
         try await withServer { server in
             let packed = try Compression.gzip.compress(text)

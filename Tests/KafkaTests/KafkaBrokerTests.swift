@@ -166,6 +166,57 @@ struct KafkaBrokerTests {
         }
     }
 
+    @Test("A group's position is what it has committed, and where the younger records begin")
+    func position() async throws {
+        try await withLoop { loop in
+            let topic = try await makeTopic(2, on: loop)
+            let configuration = configuration
+            func positions(since moment: Int64) async throws -> [KafkaGroupPosition] {
+                try await KafkaAdmin.positions(
+                    of: topic,
+                    in: [KafkaCluster.Topic(name: topic, partitions: 2)],
+                    since: moment,
+                    configuration,
+                    timeout: .seconds(10),
+                    on: loop
+                )
+            }
+            func expected(_ committed: Int64?, recent: Int64) -> [KafkaGroupPosition] {
+                let empty = KafkaGroupPosition(
+                    kafkaTopic: topic,
+                    partition: 0,
+                    committed: nil,
+                    start: 0,
+                    recent: 0,
+                    end: 0
+                )
+                var full = empty
+                full.partition = 1
+                full.committed = committed
+                full.recent = recent
+                full.end = 15
+                return [empty, full]
+            }
+            let early = numbered(0..<10, topic: topic, partition: 1)
+            try await produce(early, to: brokers, on: loop)
+            // The two batches differ by a millisecond at least.
+            try await loop.sleep(for: .milliseconds(2))
+            let late = numbered(10..<15, topic: topic, partition: 1)
+            try await produce(late, to: brokers, on: loop)
+            #expect(try await positions(since: 0) == expected(nil, recent: 0))
+            #expect(try await positions(since: .max) == expected(nil, recent: 15))
+
+            let running = try run(topic, maximumBatch: 1, on: loop)
+            let batches = try await running.take(15)
+            let moment = batches[10].records[0].timestampMilliseconds
+            #expect(try await positions(since: moment) == expected(nil, recent: 10))
+            for batch in batches.prefix(10) { await running.consumer.finished(batch) }
+            await running.consumer.shortenDrain()
+            try await running.stop()
+            #expect(try await positions(since: moment) == expected(10, recent: 10))
+        }
+    }
+
     @Test("A killed member's records are read by the next: none is lost")
     func crash() async throws {
         try await withLoop { loop in

@@ -1,6 +1,8 @@
 import EventLoop
+import Foundation
 import Observability
 import ServiceKit
+import Synchronization
 import Testing
 
 @Suite("The rounds of who works on what it claims", .timeLimit(.minutes(1)))
@@ -9,6 +11,7 @@ struct ClaimWorkerTests {
 
     /// Runs rounds on a loop of their own until one says that it was the last.
     private func run(
+        listening listen: @escaping ClaimWorker.Listen = { _ in },
         _ round: @escaping @Sendable (_ number: Int, ClaimWorker, Bell) throws -> ClaimWorker.Next?
     ) async throws {
         let loop = try EventLoop(name: "claims")
@@ -17,6 +20,7 @@ struct ClaimWorkerTests {
             let worker = ClaimWorker(
                 "nothing can be claimed",
                 wokenBy: bell,
+                listening: listen,
                 on: loop,
                 log: .disabled
             )
@@ -51,6 +55,34 @@ struct ClaimWorkerTests {
     @Test("an idle worker that nobody rings looks by itself")
     func looks() async throws {
         try await run { number, _, _ in number < 3 ? .sleep(atMost: .milliseconds(1)) : nil }
+    }
+
+    @Test("whoever it listens to wakes it, from any thread; it begins to listen once")
+    func heard() async throws {
+        let listened = Mutex(0)
+        try await run(listening: { ring in
+            listened.withLock { $0 += 1 }
+            Thread.detachNewThread { ring() }
+        }) { number, _, _ in
+            number < 2 ? .sleep(atMost: .seconds(3600)) : nil
+        }
+        #expect(listened.withLock { $0 } == 1)
+    }
+
+    @Test("a round for which it cannot listen has failed, and the next tries that again first")
+    func deaf() async throws {
+        let listened = Mutex(0)
+        try await run(listening: { _ in
+            let count = listened.withLock { count in
+                count += 1
+                return count
+            }
+            if count < 3 { throw Refused() }
+        }) { number, worker, _ in
+            #expect(worker.notReadyReason() == (number == 1 ? "nothing can be claimed" : nil))
+            #expect(listened.withLock { $0 } == 3)
+            return number < 3 ? .again : nil
+        }
     }
 
     @Test("a round that fails is told as a reason to be not ready, until one does not fail")

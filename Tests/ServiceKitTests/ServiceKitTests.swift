@@ -69,10 +69,42 @@ struct LogTests {
         #expect(
             lines.text.hasSuffix(
                 "\"level\":\"info\",\"service\":\"test\",\"message\":\"listening\","
-                    + "\"port\":41234,\"scheme\":\"ht\\\"tp\\n\"}\n"
+                    + "\"scheme\":\"ht\\\"tp\\n\",\"port\":41234}\n"
             )
         )
         #expect(!lines.text.contains("not shown"))
+    }
+
+    @Test("Lines that are gathered go out whole, in pieces that a pipe takes at once")
+    func gatheredLines() {
+        final class Writes: Sendable {
+            private let lock = Lock()
+            nonisolated(unsafe) private var pieces: [[UInt8]] = []
+            func append(_ piece: [UInt8]) { lock.withLock { unsafe pieces.append(piece) } }
+            var all: [[UInt8]] { lock.withLock { unsafe pieces } }
+        }
+        let writes = Writes()
+        let log = Log(service: "test", level: .info, format: .json) { writes.append($0) }
+        var lines = LogLines(log)
+        lines.add(.debug, "not shown", [:])
+        #expect(lines.isEmpty)
+        let long = String(repeating: "x", count: 5000)
+        for number in 0..<100 { lines.add(.info, "answered", [.count: .integer(number)]) }
+        lines.add(.info, "answered", [.detail: .string(long)])
+        lines.add(.info, "answered", [.count: 100])
+        #expect(!lines.isEmpty)
+        lines.writeAll()
+        lines.writeAll()
+        let pieces = writes.all
+        #expect(pieces.allSatisfy { $0.last == UInt8(ascii: "\n") })
+        // What is longer than a piece goes alone.
+        let larger = pieces.filter { $0.count > 4096 }
+        #expect(larger.map { $0.count { $0 == UInt8(ascii: "\n") } } == [1])
+        let text = String(decoding: pieces.joined(), as: UTF8.self).split(separator: "\n")
+        #expect(text.count == 102 && pieces.count < 10)
+        for (number, line) in text.prefix(100).enumerated() {
+            #expect(line.hasSuffix("\"count\":\(number)}"))
+        }
     }
 
     @Test(

@@ -1,0 +1,196 @@
+internal import CRDKafka
+package import EventLoop
+package import Observability
+
+/// How far a consumer group has come in one partition. Offsets are of records, and never negative.
+package struct KafkaGroupPosition: Sendable, Equatable {
+    package var kafkaTopic: String
+    package var partition: Int32
+    /// The record that the group reads next; `nil` where it has committed none.
+    package var committed: Int64?
+    /// The oldest record that is still there.
+    package var start: Int64
+    /// All before it are older than the moment that was asked for; `end` where there is none.
+    package var recent: Int64
+    /// One above the last record that may be read: those of open transactions are not among them.
+    package var end: Int64
+
+    package init(
+        kafkaTopic: String,
+        partition: Int32,
+        committed: Int64?,
+        start: Int64,
+        recent: Int64,
+        end: Int64
+    ) {
+        self.kafkaTopic = kafkaTopic
+        self.partition = partition
+        self.committed = committed
+        self.start = start
+        self.recent = recent
+        self.end = end
+    }
+}
+
+extension KafkaAdmin {
+    /// How far a group has come in each partition of these topics, which are those that `describe`
+    /// found: to name one that is not there could create it. The group need not have any member.
+    ///
+    /// `moment`, in milliseconds since 1970, is what `recent` is about. The timeout is that of all
+    /// questions together: four to a broker, whatever the number of partitions, and these again
+    /// where it is not ready. One that never had a group makes its `__consumer_offsets` first, which
+    /// takes it a second or so.
+    ///
+    /// - Returns: One position for each partition, in the order of the topics.
+    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    package static func positions(
+        of group: String,
+        in topics: [KafkaCluster.Topic],
+        since moment: Int64,
+        _ configuration: KafkaConfiguration,
+        timeout: Duration,
+        on loop: EventLoop,
+        log: Log = .disabled
+    ) async throws -> [KafkaGroupPosition] {
+        let partitions = topics.flatMap { topic in
+            (0..<topic.partitions).map {
+                TopicPartition(topic: topic.name, partition: Int32(clamping: $0))
+            }
+        }
+        // librdkafka refuses to ask about none.
+        if partitions.isEmpty { return [] }
+        return try await loop.blocking {
+            // As the group, which it never joins: librdkafka 2.0 ends the process where an admin
+            // client's question meets a group whose coordinator has moved.
+            let call = try AdminCall(
+                configuration,
+                as: .consumer(group: group),
+                timeout: timeout,
+                log: log
+            )
+            return try call.persist { () throws(KafkaError) in
+                try call.positions(in: partitions, since: moment)
+            }
+        }
+    }
+}
+
+extension AdminCall {
+    /// How long librdkafka is left with one question for the group, whose coordinator it may have to
+    /// find first.
+    private static let patienceMilliseconds: Int32 = 1500
+
+    /// Asks again until the deadline, or an answer that would not change: partitions have no leader
+    /// while their topic is being made, and a group has no coordinator.
+    fileprivate func persist<Answer>(
+        _ question: () throws(KafkaError) -> Answer
+    ) throws(KafkaError) -> Answer {
+        while true {
+            do throws(KafkaError) {
+                return try question()
+            } catch {
+                guard error.isRetryable, millisecondsLeft > 100 else { throw error }
+                _ = client.serveOne(waiting: 100) { _ in }
+            }
+        }
+    }
+
+    fileprivate func positions(
+        in partitions: [TopicPartition],
+        since moment: Int64
+    ) throws(KafkaError) -> [KafkaGroupPosition] {
+        // The end comes last: what was committed before it, is not above it.
+        let committed = try committed(in: partitions)
+        let starts = try offsets(of: partitions, at: Int64(RD_KAFKA_OFFSET_BEGINNING))
+        let recent = try offsets(of: partitions, at: max(0, moment))
+        let ends = try offsets(of: partitions, at: Int64(RD_KAFKA_OFFSET_END))
+        return try partitions.map { partition throws(KafkaError) in
+            guard let start = starts[partition], let end = ends[partition] else {
+                throw KafkaError(
+                    RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
+                    detail: "\(partition.topic) \(partition.partition)"
+                )
+            }
+            return KafkaGroupPosition(
+                kafkaTopic: partition.topic,
+                partition: partition.partition,
+                committed: committed[partition],
+                start: start,
+                recent: min(recent[partition] ?? end, end),
+                end: end
+            )
+        }
+    }
+
+    /// What the client's group has committed, of the partitions where it has.
+    private func committed(
+        in partitions: [TopicPartition]
+    ) throws(KafkaError) -> [TopicPartition: Int64] {
+        let answer = unsafe PartitionList.with(partitions) { list in
+            let code = unsafe client.withHandle { handle in
+                unsafe rd_kafka_committed(
+                    handle,
+                    list,
+                    min(millisecondsLeft, Self.patienceMilliseconds)
+                )
+            }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                return Result<[TopicPartition: Int64], KafkaError>.failure(KafkaError(code))
+            }
+            return unsafe PartitionList.offsets(list)
+        }
+        drainLog()
+        return try answer.get()
+    }
+
+    /// The first offsets of a time on, in milliseconds since 1970, or of librdkafka's two names for
+    /// the beginning and the end; none where there is no such record. One question to each leader.
+    private func offsets(
+        of partitions: [TopicPartition],
+        at time: Int64
+    ) throws(KafkaError) -> [TopicPartition: Int64] {
+        let answer = unsafe PartitionList.with(partitions.map { ($0, time) }) { list in
+            let code = unsafe client.withHandle { handle in
+                unsafe rd_kafka_offsets_for_times(handle, list, millisecondsLeft)
+            }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                return Result<[TopicPartition: Int64], KafkaError>.failure(KafkaError(code))
+            }
+            return unsafe PartitionList.offsets(list)
+        }
+        drainLog()
+        return try answer.get()
+    }
+}
+
+extension PartitionList {
+    /// The offsets of those partitions that have one, or the first partition's error.
+    fileprivate static func offsets(
+        _ list: UnsafePointer<rd_kafka_topic_partition_list_t>?
+    ) -> Result<[TopicPartition: Int64], KafkaError> {
+        guard let list = unsafe list else { return .success([:]) }
+        let elements = unsafe UnsafeBufferPointer(
+            start: list.pointee.elems,
+            count: Int(list.pointee.cnt)
+        )
+        var offsets: [TopicPartition: Int64] = [:]
+        for index in elements.indices {
+            let element = unsafe elements[index]
+            let partition = TopicPartition(
+                topic: unsafe String(cString: element.topic),
+                partition: unsafe element.partition
+            )
+            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                return .failure(
+                    KafkaError(
+                        unsafe element.err,
+                        detail: "\(partition.topic) \(partition.partition)"
+                    )
+                )
+            }
+            // What has none has a negative one.
+            if unsafe element.offset >= 0 { offsets[partition] = unsafe element.offset }
+        }
+        return .success(offsets)
+    }
+}
