@@ -147,7 +147,7 @@ let package = Package(
             "Registration",
             ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
-        service("Dispatcher", ["PushEvents", "Kafka", "PushStorage", "PushProviders"]),
+        service("Dispatcher", ["Outbox", "PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service("Simulator", ["HTTPServer", "Kafka"]),
         service("CLI", ["PushStorage", "PushEvents", "Kafka", "PushProviders"]),
 

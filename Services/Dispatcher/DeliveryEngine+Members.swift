@@ -102,7 +102,7 @@ extension DeliveryEngine {
                 member.delivery.device.provider,
                 of: member.delivery.app
             ),
-            expiresAt: expiry(of: member),
+            expiresAt: expiry(of: member.delivery, run.context),
             wantedUntil: member.delivery.expiresAt,
             now
         ) {
@@ -145,14 +145,6 @@ extension DeliveryEngine {
             )
         )
         return .done
-    }
-
-    private func expiry(of member: ShardMember) -> Instant {
-        expiry(
-            member.delivery.device.provider,
-            createdAt: member.delivery.createdAt,
-            member.delivery.expiresAt
-        )
     }
 
     private func makeRoute(
@@ -220,7 +212,7 @@ extension DeliveryEngine {
         let now = Instant.now()
         let end = judge(
             answer,
-            Tries(member, expiresAt: expiry(of: member)),
+            Tries(member, expiresAt: expiry(of: member.delivery, run.context)),
             health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(run.session),

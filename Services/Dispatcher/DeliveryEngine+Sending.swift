@@ -116,7 +116,7 @@ extension DeliveryEngine {
     /// What to do with one delivery before anything is sent.
     private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
         let delivery = owned.delivery
-        let expiresAt = expiry(of: delivery)
+        let expiresAt = expiry(of: delivery, owned.context)
         if let (decision, answer) = unsendable(
             suppression: delivery.suppression,
             switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
@@ -225,7 +225,7 @@ extension DeliveryEngine {
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)
         let end = judge(
             answer,
-            Tries(owned.delivery, expiresAt: expiry(of: owned.delivery)),
+            Tries(owned.delivery, expiresAt: expiry(of: owned.delivery, owned.context)),
             owned.health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(owned.session),
@@ -276,6 +276,8 @@ extension DeliveryEngine {
         let recorded: RecordedDecision
         switch decision {
         case .settle(let outcome): recorded = .settle(outcome)
+        // There is no device behind it that could be gone.
+        case .settleAndDisableToken where tries.isForTopic: recorded = .settle(.failed)
         case .settleAndDisableToken(let since):
             recorded =
                 judgeDeadToken(of: health, steady)
@@ -317,6 +319,7 @@ struct Tries {
     let attempts: Int
     let unanswered: Int
     let expiresAt: Instant
+    let isForTopic: Bool
 
     init(_ delivery: Delivery, expiresAt: Instant) {
         platform = delivery.device.provider
@@ -324,6 +327,7 @@ struct Tries {
         attempts = delivery.attempts
         unanswered = delivery.unanswered
         self.expiresAt = expiresAt
+        isForTopic = delivery.isForTopic
     }
 
     /// Field by field: a delivery that is handed on is copied, with all its texts.
@@ -333,6 +337,7 @@ struct Tries {
         attempts = member.delivery.attempts
         unanswered = member.delivery.unanswered
         self.expiresAt = expiresAt
+        isForTopic = false
     }
 }
 

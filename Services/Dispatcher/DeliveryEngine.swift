@@ -228,13 +228,15 @@ actor DeliveryEngine: ServicePart {
 
     /// When a delivery is over, whatever its push says: rows are dropped with their day, and none
     /// may be pending then.
-    func expiry(of delivery: Delivery) -> Instant {
-        expiry(delivery.device.provider, createdAt: delivery.createdAt, delivery.expiresAt)
-    }
-
-    func expiry(_ provider: Platform, createdAt: Instant, _ expiresAt: Instant?) -> Instant {
-        let age = provider == .mpns ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
-        let latest = createdAt.adding(milliseconds: age)
+    func expiry(of delivery: Delivery, _ context: PushContext) -> Instant {
+        let age =
+            delivery.device.provider == .mpns
+            ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
+        // What is told last of an audience is not old by then.
+        let latest = delivery.createdAt.adding(
+            milliseconds: age + Int64(context.spreadMilliseconds ?? 0)
+        )
+        let expiresAt = delivery.expiresAt
         return min(expiresAt ?? latest, latest)
     }
 

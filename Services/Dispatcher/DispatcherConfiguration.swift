@@ -67,7 +67,7 @@ struct DispatcherConfiguration: Sendable {
         static let groupID = Setting<String>(
             "KAFKA_GROUP_ID",
             takes: "a consumer group's name",
-            default: "carillon-dispatcher",
+            default: KafkaTopicReader.dispatcher.defaultGroup,
             "replicas that share it share the records"
         )
         static let inFlight = Setting<Int>(

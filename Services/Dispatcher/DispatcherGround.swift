@@ -38,7 +38,7 @@ struct DispatcherGround {
         consumer = try KafkaConsumer(
             configuration.kafka,
             group: configuration.groupID,
-            topics: [configuration.topics.pushRequests],
+            topics: KafkaTopicReader.dispatcher.kafkaTopics(of: configuration.topics),
             maximumBatch: max(1, min(500, configuration.inFlight / 8)),
             on: loop,
             log: runtime.log,

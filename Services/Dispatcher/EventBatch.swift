@@ -23,17 +23,22 @@ struct EventBatch {
     private(set) var repeats = 0
 
     /// Reads the records in their order.
-    init(_ records: [IncomingRecord], now: Instant, digest: Digest) {
+    init(
+        _ records: [IncomingRecord],
+        now: Instant,
+        topics: KafkaTopics = KafkaTopics(),
+        digest: Digest
+    ) {
         var seen: Set<String> = []
         for record in records {
             do throws(DeadLetterReason) {
-                let event = try PushEvent.decode(record, now: now)
+                let event = try PushEvent.decode(record, now: now, topics: topics)
                 let pushID = event.pushID(digest: digest)
                 guard seen.insert(pushID).inserted else {
                     repeats += 1
                     continue
                 }
-                try Self.judgeSize(of: event, record)
+                try Self.judgeSize(of: event, record, topics)
                 usable.append(Usable(pushID: pushID, event: event, record: record))
             } catch {
                 unusable.append(Unusable(record: record, reason: error))
@@ -45,9 +50,12 @@ struct EventBatch {
     /// keeps its record: there each device tells.
     private static func judgeSize(
         of event: PushEvent,
-        _ record: IncomingRecord
+        _ record: IncomingRecord,
+        _ topics: KafkaTopics
     ) throws(DeadLetterReason) {
-        guard !PushIdentity.isOwn(source: event.source),
+        let wasAccepted =
+            PushIdentity.isOwn(source: event.source) && record.topic != topics.pushRC
+        guard !wasAccepted,
             let error = event.request.tooLargeEverywhere(bytes: record.value?.count ?? 0)
         else { return }
         throw DeadLetterReason(.tooLarge, error.description)
@@ -101,6 +109,7 @@ extension PushRequest {
     var namedDevices: Int {
         switch audience {
         case .tokens(let tokens): max(1, tokens.count)
+        case .topic: 1
         case .installations(let selectors):
             max(1, selectors.installations?.count ?? 0, selectors.identities?.count ?? 0)
         }

@@ -2,12 +2,13 @@ import Cryptography
 import EventLoop
 import Kafka
 import Observability
+import Outbox
 import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
 
-/// Turns the records of `push.requests` into pushes.
+/// Turns the records of `push.requests`, and of `PUSH_RC`, into pushes.
 ///
 /// Authority: what lies between a record read and its offset finished. A batch is finished only when
 /// each of its records is a row in Postgres or a dead letter that Kafka has acknowledged (promise
@@ -24,22 +25,22 @@ actor EventIntake: ServicePart {
 
     nonisolated let name = "intake"
     private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    private nonisolated let deadLetters: DeadLetterWriter
+    nonisolated func notReadyReason() -> String? {
+        trouble.reason ?? deadLetters.notReadyReason()
+    }
 
     /// Batches that are planned at once: while one is written to the disk another is read.
     private static let readers = 2
     private static let cannotPlan = "events cannot be planned"
-    private static let cannotBury = "dead letters cannot be written to Kafka"
 
     private let consumer: KafkaConsumer
-    private let producer: KafkaProducer
     private let database: PushDatabase
     private let credentials: CredentialDirectory
     private let contexts: PushContexts
     private let engine: DeliveryEngine
     private let topics: KafkaTopics
     private let log: Log
-    private let metrics: Metrics
     private let planned: Counter
     private let known: Counter
     private let plannedDeliveries: Counter
@@ -58,7 +59,6 @@ actor EventIntake: ServicePart {
     ) {
         loop = runtime.mainLoop
         self.consumer = consumer
-        self.producer = producer
         self.database = database
         self.credentials = credentials
         self.contexts = contexts
@@ -66,7 +66,13 @@ actor EventIntake: ServicePart {
         self.topics = topics
         self.onPlanning = onPlanning
         log = runtime.log
-        metrics = runtime.metrics
+        deadLetters = DeadLetterWriter(
+            producer,
+            topics: topics,
+            on: runtime.mainLoop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
         planned = runtime.metrics.counter(.pushEvents, ["result": "planned"])
         known = runtime.metrics.counter(.pushEvents, ["result": "repeated"])
         plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
@@ -90,7 +96,12 @@ actor EventIntake: ServicePart {
 
     /// - Returns: Whether all of it is durable. Only a stop makes it `false`.
     private func handle(_ records: [KafkaRecord]) async -> Bool {
-        var batch = EventBatch(records.map(IncomingRecord.init), now: .now(), digest: sha256)
+        var batch = EventBatch(
+            records.map(IncomingRecord.init),
+            now: .now(),
+            topics: topics,
+            digest: sha256
+        )
         known.add(batch.repeats)
         var pause = Pause()
         while true {
@@ -105,7 +116,10 @@ actor EventIntake: ServicePart {
             guard let refused = await plan(portion) else { return false }
             for (item, reason) in refused { batch.refuse(item, because: reason) }
         }
-        return await bury(batch.unusable)
+        let engine = engine
+        return await deadLetters.write(batch.unusable.map { ($0.record, $0.reason) }) {
+            await engine.isStopping
+        }
     }
 
     // MARK: Planning
@@ -185,65 +199,6 @@ actor EventIntake: ServicePart {
         await engine.take(result.deliveries, of: found, session: session, isFirst: true)
     }
 
-    // MARK: Dead letters
-
-    /// Writes the records that cannot be used as they came, and waits until each is acknowledged.
-    ///
-    /// - Returns: `false` when a stop came first.
-    private func bury(_ unusable: [EventBatch.Unusable]) async -> Bool {
-        guard !unusable.isEmpty else { return true }
-        var waiting = unusable.map { item in (item: item, isContentKept: true) }
-        var pause = Pause()
-        while !waiting.isEmpty {
-            var problem = "unknown"
-            do {
-                let errors = try await producer.send(
-                    waiting.map { letter in
-                        KafkaOutgoing(
-                            .deadLetter(
-                                letter.item.record,
-                                because: letter.item.reason,
-                                topics: topics,
-                                isContentKept: letter.isContentKept
-                            )
-                        )
-                    }
-                )
-                if let first = errors.lazy.compactMap({ $0 }).first { problem = "\(first)" }
-                // What the broker will never take as it came must not stop the partition.
-                waiting = zip(waiting, errors).compactMap { letter, error in
-                    guard let error else { return nil }
-                    return (letter.item, letter.isContentKept && !error.isTooLarge)
-                }
-            } catch {
-                problem = "\(error)"
-            }
-            guard !waiting.isEmpty else { break }
-            trouble.set(Self.cannotBury)
-            log.warning(
-                "dead letters are not acknowledged; trying again",
-                [.count: .integer(waiting.count), .error: .string(problem)]
-            )
-            if await engine.isStopping { return false }
-            await pause.wait(on: loop)
-        }
-        trouble.clear(Self.cannotBury)
-        for item in unusable {
-            metrics.counter(.pushDeadLetters, ["reason": item.reason.reason.rawValue]).add()
-            log.warning(
-                "a record cannot be used and is a dead letter now",
-                [
-                    .kafkaTopic: .string(item.record.topic),
-                    .kafkaPartition: .integer(Int(item.record.partition)),
-                    .kafkaOffset: .integer(Int(item.record.offset)),
-                    .reason: .string(item.reason.reason.rawValue),
-                    .detail: .string(item.reason.detail),
-                ]
-            )
-        }
-        return true
-    }
-
     /// Waits out what is not the records' fault.
     ///
     /// - Returns: `false` when a stop came first.
@@ -270,30 +225,6 @@ extension NewPush {
             request: item.event.request,
             expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt),
             releaseAt: item.event.request.releaseTime(acceptedAt: acceptedAt)
-        )
-    }
-}
-
-extension IncomingRecord {
-    init(_ record: KafkaRecord) {
-        self.init(
-            topic: record.topic,
-            partition: record.partition,
-            offset: record.offset,
-            key: record.key,
-            value: record.value,
-            headers: record.headers.map { RecordHeader($0.name, $0.value) }
-        )
-    }
-}
-
-extension KafkaOutgoing {
-    fileprivate init(_ record: OutgoingRecord) {
-        self.init(
-            topic: record.topic,
-            key: record.key,
-            value: record.value,
-            headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
         )
     }
 }

@@ -6,13 +6,19 @@
 struct PaceBucket: Equatable {
     private static let burstMilliseconds = 100.0
 
-    private let interval: Double
+    private var interval = 0.0
     /// When the next one is due, had all before been sent evenly. Milliseconds.
     private var next = -Double.infinity
 
-    /// - Parameter perSecond: 1 or more.
-    init(perSecond: Int) {
-        interval = 1000 / Double(max(1, perSecond))
+    /// Slower is as slow as this: one a day.
+    private static let slowest = 1.0 / 86_400
+
+    /// - Parameter perSecond: Less than one is one in several seconds.
+    init(perSecond: Double) { change(perSecond: perSecond) }
+
+    /// From the next one on.
+    mutating func change(perSecond: Double) {
+        interval = 1000 / max(Self.slowest, perSecond)
     }
 
     /// Takes as many as may go now.

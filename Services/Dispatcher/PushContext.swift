@@ -45,13 +45,19 @@ final class PushContext: @unchecked Sendable {
     private var outcomes: OutcomeWriter?
     /// `nil`: as fast as it goes.
     var pace: PaceBucket?
+    /// Over how long its audience is told; `nil`: as fast as it goes.
+    let spreadMilliseconds: Int?
 
     init(pushID: String, eventID: String, request: PushRequest?) {
         self.pushID = pushID
         self.eventID = eventID
         // The audience was needed to plan, and may be long.
         var request = request
-        request?.audience = .tokens([])
+        switch request?.audience {
+        case .installations, .tokens: request?.audience = .tokens([])
+        // It is in the message.
+        case .topic, nil: break
+        }
         request?.unknownFields = []
         self.request = request
         weightBytes = Self.emptyWeight + (request?.contentWeightBytes ?? 0)
@@ -59,7 +65,16 @@ final class PushContext: @unchecked Sendable {
         templateField = request?.deviceTemplate?.valueField
         let hasher = SHA256Hasher()
         notificationIDs = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }
-        pace = request?.pace.map(PaceBucket.init(perSecond:))
+        pace = request?.pace.map { PaceBucket(perSecond: Double($0)) }
+        spreadMilliseconds = request?.spreadMilliseconds
+    }
+
+    /// So many are to be told in the time that it says.
+    func spread(over members: Int) {
+        guard let spreadMilliseconds else { return }
+        let perSecond = Double(members) * 1000 / Double(spreadMilliseconds)
+        if pace == nil { pace = PaceBucket(perSecond: perSecond) }
+        pace?.change(perSecond: perSecond)
     }
 
     /// From its record.

@@ -240,7 +240,7 @@ final class ShardRun: @unchecked Sendable {
                 if verdict != .sessionLost {
                     environment.log.warning(
                         "a shard cannot be read",
-                        details.merging([.error: .string("\(error)")]) { $1 }
+                        details.with(.error, .string("\(error)"))
                     )
                 }
                 switch verdict {
@@ -412,7 +412,7 @@ final class ShardRun: @unchecked Sendable {
                 engine.trouble.set(Self.cannotCheckpoint)
                 environment.log.warning(
                     "a checkpoint cannot be written; trying again",
-                    details.merging([.error: .string("\(error)")]) { $1 }
+                    details.with(.error, .string("\(error)"))
                 )
                 await pause.wait(on: loop)
             }
@@ -485,7 +485,7 @@ final class ShardRun: @unchecked Sendable {
         environment.onEnd(self)
     }
 
-    private var details: [LogKey: LogValue] {
+    private var details: LogData {
         [
             .pushID: .string(shard.pushID), .app: .string(shard.app),
             .shard: .integer(shard.shard), .count: .integer(recorded),

@@ -127,6 +127,7 @@ actor ShardSender: ServicePart {
         guard !claimed.isEmpty else { return 0 }
         do {
             let contexts = try await contexts.load(Set(claimed.map(\.pushID)))
+            try await spread(contexts.values.filter { $0.spreadMilliseconds != nil })
             for shard in claimed {
                 guard let context = contexts[shard.pushID] else { continue }
                 await begin(shard, context, session: session)
@@ -136,6 +137,13 @@ actor ShardSender: ServicePart {
             throw error
         }
         return claimed.count
+    }
+
+    /// How fast they go is known by how many there are.
+    private func spread(_ contexts: [PushContext]) async throws {
+        guard !contexts.isEmpty else { return }
+        let members = try await database.shards.members(of: Set(contexts.map(\.pushID)))
+        for context in contexts { context.spread(over: members[context.pushID] ?? 0) }
     }
 
     private func begin(_ shard: ClaimedShard, _ context: PushContext, session: Int) async {

@@ -23,6 +23,11 @@ struct Judgement: Sendable, Equatable {
     /// Whether the request only asks to be checked.
     var isDryRun = false
 
+    /// What a rule's `token` is held against: the device, or whom FCM's message names instead.
+    func target(of provider: Provider) -> String? {
+        token ?? (provider == .fcm ? topic : nil)
+    }
+
     mutating func refuse(
         _ status: Int,
         _ reason: String?,

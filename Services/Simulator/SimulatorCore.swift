@@ -161,7 +161,7 @@ actor SimulatorCore {
             judgement.status == 200
             ? rules.take(
                 destination.provider,
-                token: judgement.token,
+                token: judgement.target(of: destination.provider),
                 path: request.path,
                 isPush: true,
                 roll: Self.roll
@@ -362,7 +362,7 @@ actor SimulatorCore {
             .simulatorRequests,
             ["provider": provider.rawValue, "status": response.map { "\($0.status)" } ?? "none"]
         ).add(1)
-        var data: [LogKey: LogValue] = [
+        var data: LogData = [
             .provider: .string(provider.rawValue), .environment: .string(entrance.environment),
             .connection: .integer(request.connectionID),
         ]

@@ -4,13 +4,17 @@ package import PushCore
 package import PushStorage
 
 /// An app as its callers meet it: its keys, readable, and what its owner has set.
-package struct AppAccess: Sendable {
+package final class AppAccess: Sendable {
     package let id: String
     package let appKey: String
     package let masterKey: String
     /// Keys that others have taken the place of, each with the end of its time.
     package let retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)]
     package let settings: AppSettings
+    /// What may publish its remote config.
+    package let configTokens: [StoredConfigToken]
+    /// What else it is called, and what else lets its clients in.
+    package let links: [AppLink]
     /// Which state of its fields' types counts.
     package let fieldsVersion: FieldsVersion
 
@@ -20,6 +24,8 @@ package struct AppAccess: Sendable {
         masterKey: String,
         retiredKeys: [(kind: AppKeyKind, key: String, until: Instant)] = [],
         settings: AppSettings,
+        configTokens: [StoredConfigToken] = [],
+        links: [AppLink] = [],
         fieldsVersion: FieldsVersion = FieldsVersion(createdAt: .earliest, number: 0)
     ) {
         self.id = id
@@ -27,6 +33,8 @@ package struct AppAccess: Sendable {
         self.masterKey = masterKey
         self.retiredKeys = retiredKeys
         self.settings = settings
+        self.configTokens = configTokens
+        self.links = links
         self.fieldsVersion = fieldsVersion
     }
 
@@ -42,9 +50,21 @@ package struct AppAccess: Sendable {
         return [key] + retiredKeys.filter { $0.kind == kind && $0.until > now }.map(\.key)
     }
 
+    /// Whether this is its id, or a Firebase project that is linked to it.
+    package func isCalled(_ name: String) -> Bool {
+        name == id || links.contains { $0.kind == .fcmProject && $0.name == name }
+    }
+
     /// Whether one of the keys is proved. All of them are tried, so that the time tells nothing.
-    package func accepts(_ kind: AppKeyKind, _ isProved: (String) -> Bool) -> Bool {
-        keys(kind).reduce(false) { known, key in isProved(key) || known }
+    package func accepts(
+        _ kind: AppKeyKind,
+        ofBytes minimumBytes: Int = 0,
+        _ isProved: (String) -> Bool
+    ) -> Bool {
+        keys(kind).reduce(false) { known, key in
+            let isRight = isProved(key)
+            return isRight && key.utf8.count >= minimumBytes || known
+        }
     }
 }
 
@@ -53,10 +73,20 @@ package enum AppName: Sendable {
     case id(String)
     /// The id, whatever its case.
     case folded(String)
+    /// The id, or the name of a Firebase project that is linked to the app.
+    case project(String)
 
     package var text: String {
         switch self {
-        case .id(let text), .folded(let text): text
+        case .id(let text), .folded(let text), .project(let text): text
+        }
+    }
+
+    /// Whether an app may be called so.
+    package var isWellFormed: Bool {
+        switch self {
+        case .id(let id), .folded(let id): AppID.isWellFormed(id)
+        case .project(let name): AppLink.isProjectName(name)
         }
     }
 }
@@ -86,6 +116,12 @@ package actor AppDirectory {
     private var entries: [String: Entry] = [:]
     /// The ids that were written otherwise, by how they were.
     private var foldings: [String: String] = [:]
+    /// The ids of apps by the projects that are linked to them.
+    private var projects: [String: String] = [:]
+    /// What is being read, and how many notices there had been when that began.
+    private var readings: [String: (flight: Flight<AppAccess?>, notices: Int)] = [:]
+    /// As long as a statement waits for a connection.
+    private static let patience = Duration.seconds(10)
     /// Names that nobody has, and when that was found: who makes them up asks the database seldom.
     private var misses: [String: ContinuousClock.Instant] = [:]
     private static let missLifetime = Duration.seconds(1)
@@ -117,13 +153,37 @@ package actor AppDirectory {
     private func forget(_ app: String) {
         notices += 1
         if app.isEmpty { entries = [:] } else { entries[app] = nil }
+        // What was nobody's may be linked now, and what was one app's to another.
+        projects = [:]
+        misses = misses.filter { !$0.key.hasPrefix(Self.projectMark) }
     }
 
     package func find(_ name: AppName) async throws -> AppAccess? {
         switch name {
         case .id(let id): try await find(id)
         case .folded(let name): try await find(folding: name)
+        case .project(let name): try await find(project: name)
         }
+    }
+
+    /// What `find` would find without asking the database: nobody waits for it. On the loop only.
+    package nonisolated func remembered(_ name: AppName) -> AppAccess? {
+        assumeIsolated { $0.kept(name) }
+    }
+
+    private func kept(_ name: AppName) -> AppAccess? {
+        let id =
+            switch name {
+            case .id(let id): id
+            case .folded(let name): foldings[name] ?? name
+            case .project(let name): projects[name] ?? name
+            }
+        guard let entry = entries[id], ContinuousClock.now - entry.readAt < Self.lifetime else {
+            return nil
+        }
+        // A link may have become another app's.
+        if case .project(let name) = name, !entry.app.isCalled(name) { return nil }
+        return entry.app
     }
 
     /// Whether `find` asks the database about nothing that a stranger may have made up: at most it
@@ -133,11 +193,38 @@ package actor AppDirectory {
         case .id(let id): entries[id] != nil || isMissing(id)
         case .folded(let name):
             entries[foldings[name] ?? name] != nil || isMissing(Self.folded(name))
+        case .project(let name):
+            entries[projects[name] ?? name] != nil || isMissing(Self.project(name))
         }
     }
 
     /// An app's id has no blank.
     private static func folded(_ name: String) -> String { "folded " + name }
+    private static let projectMark = "project "
+    private static func project(_ name: String) -> String { projectMark + name }
+
+    /// The app of this id, or that this project is linked to.
+    private func find(project name: String) async throws -> AppAccess? {
+        guard AppLink.isProjectName(name) else { return nil }
+        if let id = projects[name] {
+            if let app = try await find(id), app.isCalled(name) { return app }
+            projects[name] = nil
+        }
+        if AppID.isWellFormed(name), let app = try await find(name) { return app }
+        if isMissing(Self.project(name)) { return nil }
+        return try await shared(Self.project(name)) { try await self.read(project: name) }
+    }
+
+    private func read(project name: String) async throws -> AppAccess? {
+        let linked = try await database.appLinks.apps(.fcmProject, names: [name]).first
+        guard let linked else {
+            miss(Self.project(name))
+            return nil
+        }
+        if projects.count >= Self.maximumEntries { projects = [:] }
+        projects[name] = linked.app
+        return try await find(linked.app)
+    }
 
     /// The app of this id, whatever its case.
     private func find(folding name: String) async throws -> AppAccess? {
@@ -156,9 +243,37 @@ package actor AppDirectory {
     }
 
     private func find(_ id: String) async throws -> AppAccess? {
-        let now = ContinuousClock.now
-        if let entry = entries[id], now - entry.readAt < Self.lifetime { return entry.app }
+        if let entry = entries[id], ContinuousClock.now - entry.readAt < Self.lifetime {
+            return entry.app
+        }
         if isMissing(id) { return nil }
+        return try await shared("app " + id) { try await self.read(id) }
+    }
+
+    /// All who ask at once share one reading, but for one that began before something changed.
+    private func shared(
+        _ name: String,
+        _ read: @escaping @Sendable () async throws -> AppAccess?
+    ) async throws -> AppAccess? {
+        if let reading = readings[name], reading.notices == notices {
+            return try await reading.flight.wait()
+        }
+        let flight = Flight<AppAccess?>(
+            on: loop,
+            atMost: Self.patience,
+            orElse: StorageError(.database, "the database does not answer", isRetryable: true)
+        )
+        readings[name] = (flight, notices)
+        flight.start(read) { _ in
+            self.assumeIsolated { directory in
+                if directory.readings[name]?.flight === flight { directory.readings[name] = nil }
+            }
+        }
+        return try await flight.wait()
+    }
+
+    private func read(_ id: String) async throws -> AppAccess? {
+        let now = ContinuousClock.now
         let noticesBefore = notices
         guard let stored = try await database.apps.find(id), !stored.isClosed else {
             entries[id] = nil
@@ -166,6 +281,8 @@ package actor AppDirectory {
             return nil
         }
         let retired = try await database.apps.retiredKeys(id)
+        let tokens = try await database.configTokens.list(id)
+        let links = try await database.appLinks.list(id)
         let app = AppAccess(
             id: stored.id,
             appKey: try opened(stored.appKeySealed, StoredApp.appKeyContext(stored.id)),
@@ -175,6 +292,8 @@ package actor AppDirectory {
                 return (key.kind, try opened(key.sealed, context), key.validUntil)
             },
             settings: AppSettings(stored.settings),
+            configTokens: tokens,
+            links: links,
             fieldsVersion: stored.fieldsVersion
         )
         guard notices == noticesBefore else { return app }

@@ -15,6 +15,9 @@ package actor AuditTrail: ServicePart {
         unsafe loop.asUnownedSerialExecutor()
     }
 
+    /// What entries call whoever had an app's master key.
+    package static let masterKeyActor = "master-key"
+
     private static let wait = Duration.milliseconds(100)
     private static let batch = 500
     /// While the database is away; beyond, the oldest go, and the log says so.

@@ -37,10 +37,11 @@ package struct CORS: Sendable {
         )
     }
 
-    func opened(_ response: HTTPServerResponse) -> HTTPServerResponse {
-        var response = response
-        response.headers["Access-Control-Allow-Origin"] = "*"
-        if let exposed { response.headers["Access-Control-Expose-Headers"] = exposed }
+    func opened(_ response: consuming HTTPServerResponse) -> HTTPServerResponse {
+        let origin = "Access-Control-Allow-Origin"
+        if response.headers.contains(origin) { return response }
+        response.headers.add(origin, "*")
+        if let exposed { response.headers.add("Access-Control-Expose-Headers", exposed) }
         return response
     }
 }

@@ -1,28 +1,37 @@
-/// An IPv4 or IPv6 address: 16 bytes, an IPv4 one as `::ffff:a.b.c.d`.
+/// An IPv4 or IPv6 address: 128 bits, an IPv4 one as `::ffff:a.b.c.d`. It is a key of what each request
+/// is counted by, so it has no memory of its own.
 package struct NetworkAddress: Hashable, Sendable {
-    package let bytes: [UInt8]
+    fileprivate let high: UInt64
+    fileprivate let low: UInt64
+
+    private static let mappedIPv4: UInt64 = 0xffff << 32
 
     /// - Returns: `nil` for what is none; a zone behind `%` is left out.
     package init?(_ text: String) {
         let address = text.prefix { $0 != "%" }
         if let four = Self.four(address) {
-            bytes = [UInt8](repeating: 0, count: 10) + [0xff, 0xff] + four
+            self.init(high: 0, low: Self.mappedIPv4 | Self.number(four[...]))
         } else if let sixteen = Self.sixteen(address) {
-            bytes = sixteen
+            self.init(high: Self.number(sixteen[..<8]), low: Self.number(sixteen[8...]))
         } else {
             return nil
         }
     }
 
-    private init(bytes: [UInt8]) { self.bytes = bytes }
-
-    package var isIPv4: Bool {
-        bytes[..<10].allSatisfy { $0 == 0 } && bytes[10] == 0xff && bytes[11] == 0xff
+    private init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
     }
+
+    private static func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+        bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
+    package var isIPv4: Bool { high == 0 && low >> 32 == 0xffff }
 
     /// What one subscriber has: an IPv4 address whole, of an IPv6 one the first 64 bits.
     package var subscriber: NetworkAddress {
-        isIPv4 ? self : NetworkAddress(bytes: bytes[..<8] + [UInt8](repeating: 0, count: 8))
+        isIPv4 ? self : NetworkAddress(high: high, low: 0)
     }
 
     private static func four(_ text: Substring) -> [UInt8]? {
@@ -69,9 +78,15 @@ package struct NetworkAddress: Hashable, Sendable {
 
 extension NetworkAddress: CustomStringConvertible {
     package var description: String {
-        if isIPv4 { return bytes[12...].map(String.init).joined(separator: ".") }
-        return stride(from: 0, to: 16, by: 2).map { index in
-            String(UInt16(bytes[index]) << 8 | UInt16(bytes[index + 1]), radix: 16)
+        if isIPv4 {
+            return stride(from: 24, through: 0, by: -8).map { shift in
+                String(UInt8(truncatingIfNeeded: low >> UInt64(shift)))
+            }.joined(separator: ".")
+        }
+        return [high, low].flatMap { half in
+            stride(from: 48, through: 0, by: -16).map { shift in
+                String(UInt16(truncatingIfNeeded: half >> UInt64(shift)), radix: 16)
+            }
         }.joined(separator: ":")
     }
 }
@@ -99,10 +114,13 @@ package struct AddressRange: Hashable, Sendable {
     }
 
     package func contains(_ address: NetworkAddress) -> Bool {
-        let whole = bits / 8
-        guard first.bytes[..<whole] == address.bytes[..<whole] else { return false }
-        guard bits % 8 != 0 else { return true }
-        let mask = UInt8(truncatingIfNeeded: 0xff00 >> (bits % 8))
-        return first.bytes[whole] & mask == address.bytes[whole] & mask
+        let high = (first.high ^ address.high) & Self.mask(min(bits, 64))
+        let low = (first.low ^ address.low) & Self.mask(max(bits - 64, 0))
+        return high == 0 && low == 0
+    }
+
+    /// The first so many of 64 bits.
+    private static func mask(_ bits: Int) -> UInt64 {
+        bits == 0 ? 0 : .max << UInt64(64 - bits)
     }
 }

@@ -10,8 +10,6 @@ package final class RequestGuard: Sendable {
     private let limits: RequestLimits
     private let audit: AuditTrail
 
-    package static let masterKeyActor = "master-key"
-
     package init(_ limits: RequestLimits, audit: AuditTrail) {
         self.limits = limits
         self.audit = audit
@@ -36,32 +34,32 @@ package final class RequestGuard: Sendable {
             response = try await handler(visit)
         } catch {
             // The router answers for what no surface can tell.
-            await writeDown(visit, route, Self.targets(of: request, by: route, nil), status: 500)
+            await writeDown(visit, route, request, nil)
             throw error
         }
         if response.status == 429, let seconds = visit.retryAfterSeconds {
             response.headers["retry-after"] = String(seconds)
         }
-        let targets = Self.targets(of: request, by: route, response)
-        await writeDown(visit, route, targets, status: response.status)
+        await writeDown(visit, route, request, response)
         return response
     }
 
     private func writeDown(
         _ visit: Visit,
         _ route: SurfaceRoute,
-        _ targets: [String],
-        status: Int
+        _ request: HTTPServerRequest,
+        _ response: HTTPServerResponse?
     ) async {
-        guard let app = visit.masterOf, !visit.isWrittenDown else { return }
+        guard let (app, actor) = visit.audited, !visit.isWrittenDown else { return }
+        let noted = visit.targets
         await audit.record(
             AuditEntry(
                 app: app,
-                actor: Self.masterKeyActor,
+                actor: actor,
                 action: visit.action ?? route.action,
-                targets: visit.targets.isEmpty ? targets : visit.targets,
+                targets: noted.isEmpty ? Self.targets(of: request, by: route, response) : noted,
                 address: visit.address,
-                status: status,
+                status: response?.status ?? 500,
                 detail: visit.items.json
             )
         )

@@ -49,13 +49,24 @@ package final class RequestLimits: @unchecked Sendable {
     }
 
     func address(of request: HTTPServerRequest) -> NetworkAddress? {
-        // A proxy may add a line of its own; the lines are one list, in their order.
-        let lines = limits.trustedProxies.isEmpty ? [] : request.headers.all("x-forwarded-for")
-        return limits.caller(
-            peer: request.remoteAddress,
-            forwardedFor: lines.isEmpty ? nil : lines.joined(separator: ",")
-        )
+        guard limits.trustedProxies.isEmpty else {
+            // A proxy may add a line of its own; the lines are one list, in their order.
+            let lines = request.headers.all("x-forwarded-for")
+            return limits.caller(
+                peer: request.remoteAddress,
+                forwardedFor: lines.isEmpty ? nil : lines.joined(separator: ",")
+            )
+        }
+        if let known = peers[request.remoteAddress] { return known }
+        let address = NetworkAddress(request.remoteAddress)
+        if peers.count >= Self.maximumPeers { peers = [:] }
+        peers[request.remoteAddress] = .some(address)
+        return address
     }
+
+    /// Read once: most come again on the same connection. The texts are the kernel's.
+    private var peers: [String: NetworkAddress?] = [:]
+    private static let maximumPeers = 4096
 
     /// Keys of fewer bytes could be found by trying, so beyond the limit of failures they are not
     /// looked at; a longer one that is right is let in from anywhere, however many others fail.
@@ -64,28 +75,31 @@ package final class RequestLimits: @unchecked Sendable {
     func admit(
         from address: NetworkAddress?,
         _ proof: Proof
-    ) async throws -> AppAccess {
+    ) async throws -> (app: AppAccess, by: Credential) {
         let now = ContinuousClock.now
         let subscriber = address?.subscriber
         if let subscriber {
             try take(addresses?.take(subscriber, now: now), .address)
         }
         let over = subscriber.flatMap { failures?.look($0, now: now) }
-        var found: AppAccess?
-        if AppID.isWellFormed(proof.app.text), await maySearch(proof.app, subscriber, over, now) {
+        let isWellFormed = proof.app.isWellFormed
+        var found = isWellFormed ? apps.remembered(proof.app) : nil
+        if found == nil, isWellFormed, await maySearch(proof.app, subscriber, over, now) {
             found = try await apps.find(proof.app)
         }
-        let isAccepted = found?.accepts(proof.rights == .master ? .master : .app) { key in
-            let isRight = proof.shows(key)
-            return isRight && (over == nil || key.utf8.count >= Self.unguessableKeyBytes)
+        let credential = found.flatMap { app in
+            proof.credential(
+                for: app,
+                minimumKeyBytes: over == nil ? 0 : Self.unguessableKeyBytes
+            )
         }
-        guard let app = found, isAccepted == true else {
+        guard let app = found, let credential else {
             try take(over, .failures)
             if let subscriber { failures?.failed(subscriber, now: now) }
             throw Refusal.unauthorized
         }
         try countRequest(of: app, proof.rights, now: now)
-        return app
+        return (app, credential)
     }
 
     /// A body may be searched for credentials up to here wherever it comes from.
@@ -123,9 +137,10 @@ package final class RequestLimits: @unchecked Sendable {
         _ rights: CallerRights,
         now: ContinuousClock.Instant = .now
     ) throws {
+        let limit = app.settings.maximumRequestsPerMinute
+        guard keys != nil || limit > 0 else { return }
         let key = rights == .master ? app.id + "/master" : app.id + "/app"
         try take(keys?.take(key, now: now), .key)
-        let limit = app.settings.maximumRequestsPerMinute
         try take(appLimits.take("requests " + key, limit: limit, now: now), .app)
     }
 

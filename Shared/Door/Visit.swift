@@ -1,14 +1,15 @@
 package import Apps
 package import HTTPServer
-import PushCore
+package import PushCore
 package import PushStorage
 
 /// One request on its way through the door. Confined to its loop.
 package final class Visit: @unchecked Sendable {
     private let limits: RequestLimits
     private let from: NetworkAddress?
+    private let peer: String
     /// Where it came from: the peer, or what a trusted proxy says.
-    package let address: String
+    package var address: String { from?.description ?? peer }
     /// Whether anybody still waits for the answer.
     package let presence: CallerPresence
     /// The audit has its entry already.
@@ -17,8 +18,8 @@ package final class Visit: @unchecked Sendable {
     /// stand for any method, and not each surface has a route of the server's for each of its own.
     package var action: String?
     private(set) var items = BatchedActions()
-    /// The app whose master key the caller has.
-    private(set) var masterOf: String?
+    /// Whose call it is that the audit keeps: by the app's master key, or what publishes for it.
+    private(set) var audited: (app: String, actor: String)?
     private(set) var targets: [String] = []
     /// Set where it was refused as one too many; the answer gets it as its `Retry-After`.
     private(set) var retryAfterSeconds: Int?
@@ -27,7 +28,7 @@ package final class Visit: @unchecked Sendable {
         self.limits = limits
         presence = request.caller
         from = limits.address(of: request)
-        address = from?.description ?? request.remoteAddress
+        peer = request.remoteAddress
     }
 
     /// Lets the caller in.
@@ -36,16 +37,23 @@ package final class Visit: @unchecked Sendable {
     /// - Returns: Who he is.
     /// - Throws: `Refusal`; `StorageError` when the database cannot answer.
     package func admit(_ proof: Proof) async throws -> Caller {
-        let app: AppAccess
+        let (app, credential): (AppAccess, Credential)
         do {
-            app = try await limits.admit(from: from, proof)
+            (app, credential) = try await limits.admit(from: from, proof)
         } catch {
             throw remembered(error)
         }
-        if proof.rights == .master { masterOf = app.id }
+        switch credential {
+        case .configToken(let name, _): audited = (app.id, "config-token:" + name)
+        case .key where proof.rights == .master: audited = (app.id, AuditTrail.masterKeyActor)
+        case .key, .linkedKey: break
+        }
         guard !proof.isTooOld(for: app) else { throw Refusal.signatureTooOld }
-        return Caller(app: app, rights: proof.rights, visit: self)
+        return Caller(app: app, rights: proof.rights, credential: credential, visit: self)
     }
+
+    /// What stands for a caller who has no name: all from one address, or, of IPv6, one /64.
+    package var subscriber: String { from?.subscriber.description ?? address }
 
     /// Before a body is searched for the credentials that the headers lack.
     ///
@@ -90,18 +98,32 @@ package final class Visit: @unchecked Sendable {
 
 /// Who called: an app, and what its key lets the caller do.
 package struct Caller: Sendable {
-    let app: AppAccess
+    package let app: AppAccess
     package let rights: CallerRights
+    /// What let him in.
+    package let credential: Credential
     /// The request that the caller came by.
     package var visit: Visit?
 
-    package init(app: AppAccess, rights: CallerRights, visit: Visit? = nil) {
+    package init(
+        app: AppAccess,
+        rights: CallerRights,
+        credential: Credential = .key,
+        visit: Visit? = nil
+    ) {
         self.app = app
         self.rights = rights
+        self.credential = credential
         self.visit = visit
     }
 
     package var appID: String { app.id }
+    /// What the app's owner has set.
+    package var settings: AppSettings { app.settings }
+    /// The Firebase projects that are linked to the app, by their ids and numbers.
+    package var projectNames: [String] {
+        app.links.compactMap { $0.kind == .fcmProject ? $0.name : nil }
+    }
     /// Which state of its fields' types counts.
     package var fieldsVersion: FieldsVersion { app.fieldsVersion }
     package var isMaster: Bool { rights == .master }

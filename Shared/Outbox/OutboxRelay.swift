@@ -29,7 +29,6 @@ package actor OutboxRelay: ServicePart {
     private let producer: KafkaProducer
     private let log: Log
     private let relayed: Counter
-    private let bell: Bell
     private let worker: ClaimWorker
 
     package init(
@@ -44,10 +43,12 @@ package actor OutboxRelay: ServicePart {
         self.loop = loop
         self.log = log
         relayed = metrics.counter(.outboxRelayed)
-        bell = Bell(on: loop)
         worker = ClaimWorker(
             "the outbox cannot be brought to Kafka",
-            wokenBy: bell,
+            wokenBy: Bell(on: loop),
+            listening: { ring in
+                try await database.onNotification(.outbox) { _ in ring() }
+            },
             on: loop,
             log: log
         )
@@ -55,17 +56,11 @@ package actor OutboxRelay: ServicePart {
 
     package func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
-        var isListening = false
         await worker.run {
-            if !isListening {
-                let (loop, bell) = (loop, bell)
-                try await database.onNotification(.outbox) { _ in
-                    loop.execute { bell.ring() }
-                }
-                isListening = true
-            }
             let claimed = try await database.outbox.claim(limit: Self.batch)
             try await bring(claimed)
+            // What comes after one with an order key could not be claimed before.
+            if claimed.contains(where: \.isOrdered) { return .again }
             // A notification may be missed while the listener reconnects.
             return claimed.count < Self.batch ? .sleep(atMost: Self.idleWait) : .again
         }
@@ -119,16 +114,5 @@ private struct RelayError: Error, CustomStringConvertible {
     let reason: String
     var description: String {
         "Kafka has not acknowledged \(unavailable) of the outbox's records: \(reason)"
-    }
-}
-
-extension KafkaOutgoing {
-    fileprivate init(_ record: OutgoingRecord) {
-        self.init(
-            topic: record.topic,
-            key: record.key,
-            value: record.value,
-            headers: record.headers.map { KafkaHeader(name: $0.name, value: $0.value) }
-        )
     }
 }

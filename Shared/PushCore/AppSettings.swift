@@ -30,6 +30,9 @@ package struct AppSettings: Sendable, Equatable {
     /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) holds; 0: for ever. Off by
     /// default, as shipped clients sign by clocks that nobody has set.
     package var signatureMaxAgeSeconds = 0
+    /// `config-fetches-per-hour`: how often one app instance may fetch remote config from one process;
+    /// 0: no limit. Too low, and apps that fetch at each start keep old values.
+    package var configFetchesPerHour = 120
 
     package init() {}
 
@@ -153,5 +156,6 @@ package struct AppSettings: Sendable, Equatable {
         .number("requests-per-minute", 0...10_000_000) { \.maximumRequestsPerMinute },
         .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
         .number("signature-max-age", 0...31_536_000) { \.signatureMaxAgeSeconds },
+        .number("config-fetches-per-hour", 0...1_000_000) { \.configFetchesPerHour },
     ]
 }

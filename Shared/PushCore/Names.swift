@@ -153,6 +153,10 @@ package enum ObjectID {
 package enum PushIdentity {
     /// The source of a push that came over HTTP; its id is random.
     package static let httpSource = "carillon/http"
+    /// The source of what announces a version of remote config.
+    package static let configSource = "carillon/config"
+    /// The source of what rings for a secure payload.
+    package static let secureSource = "carillon/secure"
 
     /// Whether it names what came over HTTP, on whichever surface: of such pushes there are records
     /// before they come to Kafka.

@@ -19,16 +19,21 @@ package struct OutgoingRecord: Sendable, Equatable {
     package var key: [UInt8]?
     package var value: [UInt8]?
     package var headers: [RecordHeader]
+    /// In the outbox: what has the same key is brought one after the other, in the order in which it
+    /// was written there, whoever brings it. `nil`: in any order.
+    package var orderKey: String?
 
     package init(
         topic: String,
         key: [UInt8]?,
         value: [UInt8]?,
-        headers: [RecordHeader] = []
+        headers: [RecordHeader] = [],
+        orderKey: String? = nil
     ) {
         self.topic = topic
         self.key = key
         self.value = value
         self.headers = headers
+        self.orderKey = orderKey
     }
 }

@@ -4,17 +4,20 @@ extension PushRequest {
     /// The most that any list of a request may hold.
     package static let maximumListCount = 10_000
 
+    /// The longest source, or id, that a request names itself; an envelope's may be longer.
+    package static let maximumSourceBytes = 256
+
     /// How far ahead a push may be scheduled, in milliseconds: what is later is a slip.
     private static let maximumLead: Int64 = 3653 * 86_400_000
 
     /// Known to the contract, refused by name until they are built: a field that is accepted and
     /// then not done would be worse.
-    private static let unsupportedFields = [
-        "audience_topic", "req_id",
-    ]
+    private static let unsupportedFields = ["req_id"]
 
     /// More is no pace at all.
     private static let maximumPace = 10_000_000
+    /// A day, in seconds.
+    private static let maximumSpread = 86_400.0
     /// LeanCloud counts less as this.
     private static let minimumFlowControl = 1000
 
@@ -22,14 +25,17 @@ extension PushRequest {
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
         "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
-        "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
+        "spread", "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
         "platforms", "template",
     ]
 
     private static let selectorFields = [
         "channels", "where", "cql", "identities", "installations", "tags", "platforms", "template",
-        "tokens",
+        "tokens", "audience_topic",
     ]
+
+    /// Which stand alone.
+    private static let lonelyFields = ["tokens", "audience_topic"]
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
@@ -54,11 +60,13 @@ extension PushRequest {
         }
         // Of all fields these may not be absent by being null: who meant one user must not ring
         // every phone.
-        for field in selectorFields + ["audience_topic"]
-        where object[field]?.isNull == true {
+        for field in selectorFields where object[field]?.isNull == true {
             throw PushRequestError(field, .invalid("must not be null"))
         }
-        let unknown = object.keys.filter { !knownFields.contains($0) }
+        let isForTopic = fields.has("audience_topic")
+        let unknown = object.keys.filter {
+            !knownFields.contains($0) && !(isForTopic && AudienceTopic.configFields.contains($0))
+        }
         try refuseConflicts(fields)
         if let first = unknown.first, !selectorFields.contains(where: fields.has) {
             throw PushRequestError(first, .noKnownSelector)
@@ -92,6 +100,7 @@ extension PushRequest {
         try readTimes(fields, now: now, into: &request)
         try readOptions(fields, into: &request)
         request.pace = try pace(fields)
+        request.spreadMilliseconds = try spread(fields)
         return request
     }
 
@@ -105,9 +114,13 @@ extension PushRequest {
         if fields.has("where"), fields.has("cql") {
             throw PushRequestError("where", .conflict(with: "cql"))
         }
-        guard fields.has("tokens") else { return }
-        for other in selectorFields where other != "tokens" && fields.has(other) {
-            throw PushRequestError("tokens", .conflict(with: other))
+        for other in ["pace", "flow_control"] where fields.has("spread") && fields.has(other) {
+            throw PushRequestError("spread", .conflict(with: other))
+        }
+        for field in lonelyFields where fields.has(field) {
+            for other in selectorFields where other != field && fields.has(other) {
+                throw PushRequestError(field, .conflict(with: other))
+            }
         }
     }
 
@@ -143,6 +156,7 @@ extension PushRequest {
 
     private static func audience(_ fields: FieldReader) throws(PushRequestError) -> Audience {
         if let tokens = fields["tokens"] { return .tokens(try directTokens(tokens)) }
+        if let topic = try AudienceTopic(fields) { return .topic(topic) }
         let channels = try fields.strings("channels", orOne: true)
         for (index, channel) in (channels ?? []).enumerated()
         where !ChannelName.isValid(channel) {
@@ -407,6 +421,19 @@ extension PushRequest {
         return min(max(devices, minimumFlowControl), maximumPace)
     }
 
+    /// `nil`: as fast as it goes.
+    private static func spread(_ fields: FieldReader) throws(PushRequestError) -> Int? {
+        guard let value = fields["spread"] else { return nil }
+        guard let seconds = value.double, (0...maximumSpread).contains(seconds) else {
+            throw PushRequestError(
+                "spread",
+                .invalid("must be a number of seconds, 0 to \(Int(maximumSpread))")
+            )
+        }
+        let milliseconds = Int((seconds * 1000).rounded())
+        return milliseconds > 0 ? milliseconds : nil
+    }
+
     private static func readOptions(
         _ fields: FieldReader,
         into request: inout PushRequest
@@ -474,7 +501,7 @@ struct FieldReader {
     /// An event's id or source: 1 to 256 bytes; a number is taken as its digits.
     func identifier(_ field: String) throws(PushRequestError) -> String? {
         if let number = self[field]?.integer { return String(number) }
-        return try string(field, bytes: 1...256)
+        return try string(field, bytes: 1...PushRequest.maximumSourceBytes)
     }
 
     func boolean(_ field: String) throws(PushRequestError) -> Bool? {

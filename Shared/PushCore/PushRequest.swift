@@ -31,6 +31,9 @@ package struct PushRequest: Sendable, Equatable {
     /// Devices a second at most: `pace`, or LeanCloud's `flow_control`. What is tried again is not
     /// held back by it.
     package var pace: Int?
+    /// `spread`: over how long the audience is told, whatever its size. What is tried again, and a
+    /// topic message, are not held back by it.
+    package var spreadMilliseconds: Int?
     /// Everything but sending.
     package var isDryRun: Bool
     /// What the request holds beyond the contract. Kept in the push's record.
@@ -39,6 +42,7 @@ package struct PushRequest: Sendable, Equatable {
     package enum Audience: Sendable, Equatable {
         case installations(Selectors)
         case tokens([DirectToken])
+        case topic(AudienceTopic)
     }
 
     /// Each that is there narrows the others; none means every valid installation of the app, an
@@ -50,6 +54,11 @@ package struct PushRequest: Sendable, Equatable {
         package var installations: [String]?
         /// What `where`, `cql` and `tags` ask for, all of which must hold.
         package var condition: Where?
+        /// Of an audience topic: only those that do not hear FCM's topic message.
+        package var exceptFCM = false
+        /// Of an audience topic: only those that were given no such version of their app's remote
+        /// config, nor a later one.
+        package var configBelow: Int?
 
         package init(
             channels: [String]? = nil,
@@ -146,8 +155,17 @@ package struct PushRequest: Sendable, Equatable {
         switch audience {
         case .tokens: true
         case .installations(let selectors): selectors.isDirect
+        case .topic: false
         }
     }
+
+    /// What Carillon's own services ask for that says the same on every repeat: one whose answer never
+    /// came is sent once more, as one that overwrites, and nobody hears anything twice.
+    package var saysTheSameAgain: Bool { source.map(Self.alikeSources.contains) ?? false }
+
+    private static let alikeSources: TextSet = [
+        PushIdentity.configSource, PushIdentity.secureSource,
+    ]
 }
 
 /// Why a request cannot be used. Names the field, never holds its value.

@@ -9,7 +9,11 @@ package struct KafkaTopics: Sendable, Equatable {
     package var pushRequests: String { prefix + "push.requests" }
     package var pushOutcomes: String { prefix + "push.outcomes" }
     package var deadLetters: String { prefix + "push.dead-letters" }
+    package var configPublished: String { prefix + "config.published" }
+    package var pushRC: String { prefix + "PUSH_RC" }
 
     /// Those that this version writes or reads: what `carillon migrate` creates.
-    package var all: [String] { [pushRequests, pushOutcomes, deadLetters] }
+    package var all: [String] {
+        [pushRequests, pushOutcomes, deadLetters, configPublished, pushRC]
+    }
 }

@@ -21,13 +21,21 @@ extension PushEvent {
     /// The largest value that is looked at; brokers refuse more than 1 MiB by default.
     private static let maximumBytes = 4 * 1024 * 1024
 
-    /// Reads a record of `push.requests`: a plain JSON object, or a CloudEvent 1.0 in either of
-    /// Kafka's modes.
+    /// Reads a record of `push.requests` or `PUSH_RC`: a plain JSON object, or a CloudEvent 1.0 in
+    /// either of Kafka's modes.
     package static func decode(
         _ record: IncomingRecord,
-        now: Instant
+        now: Instant,
+        topics: KafkaTopics = KafkaTopics()
     ) throws(DeadLetterReason) -> PushEvent {
-        let event = try CloudEvent.unwrap(record, maximumBytes: maximumBytes)
+        var event = try CloudEvent.unwrap(record, maximumBytes: maximumBytes)
+        if record.topic == topics.pushRC {
+            do throws(PushRequestError) {
+                event.data = try ConfigAnnouncement.request(event.data, source: event.source)
+            } catch {
+                throw DeadLetterReason(error)
+            }
+        }
         let request: PushRequest
         do throws(PushRequestError) {
             request = try PushRequest.parse(event.data, now: now)

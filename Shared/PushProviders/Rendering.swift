@@ -41,13 +41,14 @@ extension PayloadTemplate {
             request.data = marked
             marks = found
         }
-        let draft =
+        var draft =
             switch platform {
             case .apns: try APNsRequest.render(request, pushID: pushID, locale: locale)
             case .fcm: try FCMRequest.render(request, pushID: pushID, locale: locale)
             case .wns: try WNSRequest.render(request, pushID: pushID, locale: locale)
             case .mpns: try MPNSRequest.render(request, locale: locale)
             }
+        if request.saysTheSameAgain { draft.payload.repeatOverwrites = true }
         return try PayloadTemplate(draft, marks)
     }
 }

@@ -23,6 +23,9 @@
 //                  DeliveryStore   reads rows for whoever asks
 //                  SessionStore    in whose name all that is done
 //
+// `Config/` is remote config: `ConfigStore` publishes and reads templates, `ConfigAnnouncements` says
+// which version is to be announced and which was, `ConfigFetches` who was given which.
+//
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
 package import Observability
@@ -73,6 +76,11 @@ package final class PushDatabase: Sendable {
     package var shards: ShardStore { ShardStore(database: database) }
     package var sessions: SessionStore { SessionStore(database: database) }
     package var outbox: OutboxStore { OutboxStore(database: database) }
+    package var config: ConfigStore { ConfigStore(database: database) }
+    package var configAnnouncements: ConfigAnnouncements { ConfigAnnouncements(database: database) }
+    package var configFetches: ConfigFetches { ConfigFetches(database: database) }
+    package var configTokens: ConfigTokenStore { ConfigTokenStore(database: database) }
+    package var appLinks: AppLinkStore { AppLinkStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
     package var sealed: SealedStore { SealedStore(database: database) }
     package var erasures: Erasures { Erasures(database: database) }

@@ -64,6 +64,29 @@ struct EventBatchTests {
         #expect(batch.usable.first?.event.request.namedDevices == 2)
     }
 
+    @Test("An announcement that no platform takes is a dead letter, whoever wrote it")
+    func announcements() {
+        func announcement(_ version: Int, _ text: String) -> IncomingRecord {
+            var record = record(
+                """
+                {"id":"config/firebase/\(version)","source":"carillon/config","app":"shop","topic":"PUSH_RC",
+                "data":{"CONFIG_STATE":"\(text)"}}
+                """
+            )
+            record.topic = "PUSH_RC"
+            return record
+        }
+        let long = String(repeating: "x", count: 6000)
+        let batch = EventBatch(
+            [(8, "STALE"), (8, "STALE"), (9, long), (10, #"\u0000"#)].map(announcement),
+            now: now,
+            digest: digest
+        )
+        #expect(batch.usable.map(\.event.request.saysTheSameAgain) == [true])
+        #expect(batch.repeats == 1)
+        #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .invalidRequest])
+    }
+
     @Test("A NUL anywhere in a record makes it a dead letter, not an error of the database")
     func nul() {
         let records = [

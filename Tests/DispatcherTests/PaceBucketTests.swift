@@ -8,7 +8,7 @@ struct PaceBucketTests {
 
     @Test("goes evenly: never more in a second than its pace and a tenth", arguments: [1, 7, 1000])
     func evenly(pace: Int) {
-        var bucket = PaceBucket(perSecond: pace)
+        var bucket = PaceBucket(perSecond: Double(pace))
         var sent: [(at: Int64, count: Int)] = []
         // Asked at odd moments for more than there is.
         for time in stride(from: Int64(0), to: 20_000, by: 37) {
@@ -31,6 +31,17 @@ struct PaceBucketTests {
         #expect(bucket.take(1, at: start) == 0)
         bucket.giveBack(4)
         #expect(bucket.take(500, at: start) == 4)
+    }
+
+    @Test("goes slower than one a second where few are told in a long time")
+    func slowly() {
+        // Three in 30 seconds.
+        var bucket = PaceBucket(perSecond: 0.1)
+        var sent: [Int64] = []
+        for time in stride(from: Int64(0), to: 31_000, by: 50) where sent.count < 3 {
+            if bucket.take(3 - sent.count, at: start + time) == 1 { sent.append(time) }
+        }
+        #expect(sent == [0, 10_000, 20_000])
     }
 
     @Test("tells those that are named one by one when their turn is")

@@ -1,6 +1,9 @@
 import Apps
+import Cryptography
 import HTTPServer
 import JSON
+import PushCore
+import PushStorage
 import Support
 import Testing
 
@@ -76,15 +79,78 @@ struct LeanCloudCredentialTests {
 struct ProofTests {
     private func proof(_ headers: HTTPHeaders) throws -> Proof { try Proof(headers: headers) }
 
+    /// Whether it lets its sender in to an app whose two keys are this one.
+    private func shows(_ proof: Proof, _ key: String) -> Bool {
+        let app = AppAccess(id: "shop", appKey: key, masterKey: key, settings: AppSettings())
+        return proof.credential(for: app, minimumKeyBytes: 0) == .key
+    }
+
+    private static let linkedKey = "AIzaSyA-0123456789abcdefghijklmnopqrstu"
+
+    private func app(_ id: String = "shop") -> AppAccess {
+        AppAccess(
+            id: id,
+            appKey: "app key",
+            masterKey: "master key",
+            settings: AppSettings(),
+            configTokens: [("ci", false), ("viewer", true)].map { name, isReadOnly in
+                StoredConfigToken(
+                    app: id,
+                    name: name,
+                    digest: sha256(Array("\(id) \(name)".utf8)),
+                    isReadOnly: isReadOnly
+                )
+            },
+            links: [
+                AppLink(.fcmProject, "shop-1", app: id),
+                AppLink(.firebaseAPIKey, Hex.encode(sha256(Array(Self.linkedKey.utf8))), app: id),
+            ]
+        )
+    }
+
+    @Test("A config token is known by its digest, and says what its owner may")
+    func configTokens() {
+        func credential(_ token: String) -> Credential? {
+            Proof(project: "shop-1", configToken: sha256(Array(token.utf8)))
+                .credential(for: app(), minimumKeyBytes: 20)
+        }
+        #expect(credential("shop ci") == .configToken(name: "ci", isReadOnly: false))
+        #expect(credential("shop viewer") == .configToken(name: "viewer", isReadOnly: true))
+        for token in ["other ci", "", "app key", "master key", Self.linkedKey] {
+            #expect(credential(token) == nil)
+        }
+    }
+
+    @Test("A client's key is the app key, or one that is linked; a short one may not count")
+    func clientKeys() {
+        func credential(_ key: String, _ minimumKeyBytes: Int = 0) -> Credential? {
+            Proof(project: "shop-1", clientKey: key)
+                .credential(for: app(), minimumKeyBytes: minimumKeyBytes)
+        }
+        #expect(credential("app key") == .key && credential("app key", 20) == nil)
+        #expect(credential(Self.linkedKey) == .linkedKey)
+        #expect(credential(Self.linkedKey, 20) == .linkedKey)
+        for key in ["", "master key", "shop ci", "shop-1"] { #expect(credential(key) == nil) }
+    }
+
+    @Test("Who names an app in his headers gets in to that one alone, whatever his path says")
+    func twoNames() throws {
+        let headers: HTTPHeaders = ["X-LC-Id": "shop", "X-LC-Key": "master key,master"]
+        let proof = try Proof(project: "shop-1", headers: headers)
+        #expect(proof.rights == .master && proof.app.text == "shop-1")
+        #expect(proof.credential(for: app(), minimumKeyBytes: 0) == .key)
+        #expect(proof.credential(for: app("other"), minimumKeyBytes: 0) == nil)
+    }
+
     @Test(
         "Basic is the app's id and its master key; X-LC-* is read where there is no Authorization"
     )
     func forms() throws {
         let basic = try proof(["Authorization": "basic c2hvcDphOmI=", "X-LC-Id": "other"])
         #expect(basic.app.text == "shop" && basic.rights == .master)
-        #expect(basic.shows("a:b") && !basic.shows("a") && !basic.shows("b"))
+        #expect(shows(basic, "a:b") && !shows(basic, "a") && !shows(basic, "b"))
         let named = try proof(["X-LC-Id": "shop", "X-LC-Key": "k"])
-        #expect(named.app.text == "shop" && named.rights == .client && named.shows("k"))
+        #expect(named.app.text == "shop" && named.rights == .client && shows(named, "k"))
     }
 
     @Test(

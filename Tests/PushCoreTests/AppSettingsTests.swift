@@ -17,7 +17,7 @@ struct AppSettingsTests {
         let changes = [
             "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
             "delete-days=7", "mpns=off", "requests-per-minute=100", "pushes-per-minute=0",
-            "signature-max-age=600",
+            "signature-max-age=600", "config-fetches-per-hour=0",
         ]
         var stored: JSONObject = [:]
         for text in changes {

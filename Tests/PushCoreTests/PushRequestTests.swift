@@ -18,7 +18,7 @@ struct PushRequestTests {
         }
     }
 
-    @Test("The contract's own example is read, but for what this version refuses")
+    @Test("The contract's own example is read, but for what stands alone")
     func readsTheExample() throws {
         let request = try parse(
             """
@@ -136,16 +136,88 @@ struct PushRequestTests {
             (#"{"data": {}, "pace": "fast"}"#, "pace"),
             (#"{"data": {}, "pace": 10, "flow_control": 0}"#, "pace"),
             (#"{"data": {}, "flow_control": -1}"#, "flow_control"),
+            (#"{"data": {}, "spread": -1}"#, "spread"), (#"{"data": {}, "spread": "5"}"#, "spread"),
+            (#"{"data": {}, "spread": 86401}"#, "spread"),
+            (#"{"data": {}, "spread": 1e308}"#, "spread"),
+            (#"{"data": {}, "spread": 5, "pace": 10}"#, "spread"),
+            (#"{"data": {}, "spread": 5, "flow_control": 0}"#, "spread"),
+            (#"{"data": {}, "audience_topic": null}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": 5}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": ""}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": "/topics/"}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": "a b"}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": "topics/a"}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": "é"}"#, "audience_topic"),
+            (#"{"data": {}, "audience_topic": "a", "configVersion": 0}"#, "configVersion"),
+            (#"{"data": {}, "audience_topic": "a", "configVersion": "v8"}"#, "configVersion"),
+            (#"{"data": {}, "audience_topic": "a", "namespace": 1}"#, "namespace"),
         ]
     )
     func namesTheField(text: String, field: String) throws {
         #expect(try error(text)?.field == field)
     }
 
+    @Test("An audience topic has FCM's rule for names, and its other hearers hold it as a channel")
+    func readsTopics() throws {
+        for name in ["PUSH_RC", "a-Z_0.9~%", "/topics/PUSH_RC"] {
+            let request = try parse(#"{"data": {}, "audience_topic": "\#(name)"}"#)
+            let expected = name.replacing("/topics/", with: "")
+            #expect(request.audience == .topic(AudienceTopic(name: expected)))
+            #expect(request.audience.selectors?.channels == [expected])
+            #expect(request.audience.selectors?.exceptFCM == true)
+            #expect(!request.isDirect)
+        }
+        // A misspelt field beside it rings nobody else.
+        let unknown = try parse(#"{"data": {}, "audience_topic": "a", "chanels": ["b"]}"#)
+        #expect(unknown.unknownFields == ["chanels"])
+    }
+
+    @Test(
+        "An audience topic stands alone",
+        arguments: [
+            #""channels": ["a"]"#, #""where": {}"#, #""cql": "select * from _Installation""#,
+            #""identities": []"#, #""installations": ["a"]"#, #""tags": "a""#,
+            #""platforms": ["apns"]"#, #""template": {"name": "a"}"#,
+        ]
+    )
+    func topicStandsAlone(other: String) throws {
+        let field = try error(#"{"data": {}, "audience_topic": "a", \#(other)}"#)?.field
+        #expect(field == "audience_topic")
+    }
+
+    @Test("Who has a version of remote config is known by its number, in the clients' namespace")
+    func readsConfigVersions() throws {
+        func below(_ fields: String) throws -> Int? {
+            try parse(#"{"data": {}, "audience_topic": "PUSH_RC", \#(fields)}"#)
+                .audience.selectors?.configBelow
+        }
+        #expect(try below(#""configVersion": "8", "updateType": "ROLLBACK""#) == 8)
+        #expect(try below(#""configVersion": 8, "namespace": "firebase""#) == 8)
+        #expect(try below(#""configVersion": "8", "namespace": "firebase-server""#) == nil)
+        #expect(try below(#""namespace": "firebase""#) == nil)
+        let request = try parse(
+            #"{"data": {}, "audience_topic": "a", "configVersion": "8", "namespace": "firebase"}"#
+        )
+        #expect(request.unknownFields.isEmpty)
+        // For any other push they are words that nobody knows.
+        let other = try parse(#"{"data": {}, "channels": ["a"], "configVersion": "8"}"#)
+        #expect(other.unknownFields == ["configVersion"])
+    }
+
+    @Test(
+        "A spread is taken in seconds and their parts, and none is none",
+        arguments: [
+            ("30", 30_000), ("0.25", 250), ("86400", 86_400_000), ("0", nil), ("null", nil),
+        ] as [(String, Int?)]
+    )
+    func spread(text: String, milliseconds: Int?) throws {
+        #expect(try parse(#"{"data": {}, "spread": \#(text)}"#).spreadMilliseconds == milliseconds)
+    }
+
     @Test(
         "What is in the contract and not in this version is refused by name, never ignored",
         arguments: [
-            "audience_topic": #""PUSH_RC""#, "req_id": #""a""#,
+            "req_id": #""a""#
         ]
     )
     func refusesByName(field: String, value: String) throws {

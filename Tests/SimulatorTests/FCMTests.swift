@@ -131,6 +131,25 @@ struct FCMTests {
         #expect(try sender.judge(message, token: token).status == 401)
     }
 
+    @Test("A topic message has one target, and a rule's token is held against its name")
+    func topics() throws {
+        var sender = try Sender()
+        let token = try sender.accessToken()
+        let topic = try sender.judge(#"{"message":{"topic":"PUSH_RC"}}"#, token: token)
+        #expect(topic.status == 200)
+        #expect(topic.topic == "PUSH_RC")
+        #expect(topic.target(of: .fcm) == "PUSH_RC")
+        #expect(topic.target(of: .apns) == nil)
+        for message in [
+            #"{"topic":"a","token":"b"}"#, #"{"topic":"a","condition":"'a' in topics"}"#,
+            #"{"topic":"/topics/a"}"#, #"{"topic":"a b"}"#, #"{"data":{"a":"b"}}"#,
+        ] {
+            let judgement = try sender.judge(#"{"message":\#(message)}"#, token: token)
+            #expect(judgement.status == 400, "\(message)")
+            #expect(judgement.reason == "INVALID_ARGUMENT")
+        }
+    }
+
     @Test(
         "Messages as FCM wants them are taken, in snake case and in camel case",
         arguments: [

@@ -21,7 +21,7 @@ extension Caller {
     /// Whom a push is for is asked, too: its record says how many they were.
     func requireAskable(_ audience: PushRequest.Audience) throws(ObjectError) {
         switch audience {
-        case .tokens: return
+        case .tokens, .topic: return
         case .installations(let selectors):
             try requireAskable(selectors.condition, of: "_Installation")
         }

@@ -59,7 +59,7 @@ enum PushRecord {
             object["data"] = data
             object["msg"] = data
         }
-        for field in ["where", "cql", "channels"] {
+        for field in ["where", "cql", "channels", "audience_topic"] {
             if let value = push.request[field] { object[field] = value }
         }
         return object

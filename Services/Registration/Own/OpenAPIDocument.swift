@@ -210,8 +210,8 @@ enum OpenAPIDocument {
               },
               "Export": {
                 "type": "object",
-                "required": ["app", "kind", "id", "exportedAt", "installations", "identity",
-                  "deliveries", "pushes", "auditEntries", "truncated"],
+                "required": ["app", "kind", "id", "exportedAt", "installations", "configFetches",
+                  "identity", "deliveries", "pushes", "auditEntries", "truncated"],
                 "properties": {
                   "app": {"type": "string"},
                   "kind": {"type": "string", "enum": ["installation", "identity"]},
@@ -219,6 +219,8 @@ enum OpenAPIDocument {
                   "exportedAt": {"$ref": "#/components/schemas/Time"},
                   "installations": {"type": "array", "items": {"type": "object", "required":
                     ["objectId", "createdAt", "updatedAt"]}},
+                  "configFetches": {"type": "array", "items": {"type": "object", "required":
+                    ["objectId", "version", "fetchedAt"]}},
                   "identity": {"type": "object", "nullable": true, "required": ["objectId"]},
                   "deliveries": {"type": "array", "items": {"type": "object", "required":
                     ["pushId", "provider", "outcome", "attempts"]}},
@@ -239,9 +241,9 @@ enum OpenAPIDocument {
                   "subject": {"type": "string", "pattern": "^[0-9a-f]{64}$", "description":
                     "SHA-256 of <app>/<kind>/<id>"},
                   "erasedAt": {"$ref": "#/components/schemas/Time"},
-                  "erased": {"type": "object", "required": ["installations", "identities",
-                    "deliveries", "endedDeliveries", "pushes", "outboxRecords", "eventKeys",
-                    "shards", "auditEntries"], "additionalProperties": {"$ref":
+                  "erased": {"type": "object", "required": ["installations",
+                    "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
+                    "outboxRecords", "eventKeys", "shards", "auditEntries"], "additionalProperties": {"$ref":
                     "#/components/schemas/Count"}},
                   "inFlight": {"type": "integer", "minimum": 0, "description":
                     "Broadcasts that were reaching it just then; not 0: erase once more"}

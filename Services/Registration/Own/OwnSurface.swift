@@ -123,7 +123,7 @@ struct OwnSurface: Surface {
             subject,
             by: AuditEntry(
                 app: subject.app,
-                actor: RequestGuard.masterKeyActor,
+                actor: AuditTrail.masterKeyActor,
                 action: action,
                 address: caller.visit?.address ?? "",
                 status: 200

@@ -5,6 +5,8 @@ internal import PushCore
 /// Puts a push into the form of FCM's v1 message.
 enum FCMRequest {
     static let maximumPayloadBytes = 4096
+    /// Of a message to a topic.
+    static let maximumTopicPayloadBytes = 2048
     /// Four weeks.
     static let maximumTimeToLiveSeconds: Int64 = 2_419_200
 
@@ -94,7 +96,7 @@ enum FCMRequest {
             var more = strings
             for (name, text) in pairs { more[name] = .string(text) }
             // A tag of 64 bytes, once it is shown.
-            guard leafBytes(.object(more)) + texts + 96 <= maximumPayloadBytes else { continue }
+            guard leafBytes(.object(more)) + texts + 96 <= limit(of: request) else { continue }
             strings = more
         }
     }
@@ -179,12 +181,17 @@ enum FCMRequest {
             payload: splice(
                 message,
                 android,
+                topic: request.topicName,
                 needsTimeToLive: needsTimeToLive,
                 repeatOverwrites: isNotification
             ),
             measure: .texts(bytes),
-            limit: maximumPayloadBytes
+            limit: limit(of: request)
         )
+    }
+
+    private static func limit(of request: PushRequest) -> Int {
+        request.topicName == nil ? maximumPayloadBytes : maximumTopicPayloadBytes
     }
 
     private static func checkData(
@@ -221,11 +228,19 @@ enum FCMRequest {
     private static func splice(
         _ message: JSONObject,
         _ android: JSONObject,
+        topic: String?,
         needsTimeToLive: Bool,
         repeatOverwrites: Bool
     ) -> RenderedPayload {
-        var body = Array(#"{"message":{"token":"#.utf8)
-        var points = [RenderedPayload.SplicePoint(offset: body.count, splice: .token)]
+        var body: [UInt8]
+        var points: [RenderedPayload.SplicePoint] = []
+        if let topic {
+            body = Array(#"{"message":{"topic":"#.utf8)
+            writeJSONString(topic, into: &body)
+        } else {
+            body = Array(#"{"message":{"token":"#.utf8)
+            points.append(.init(offset: body.count, splice: .token))
+        }
         for (key, value) in message {
             body.append(UInt8(ascii: ","))
             writeJSONString(key, into: &body)
@@ -274,5 +289,15 @@ enum FCMRequest {
     static func headers(_ notification: OutgoingNotification, bearer: String) -> [HTTPField] {
         [HTTPField("authorization", "Bearer \(bearer)")]
             + notification.payload.headers.map { HTTPField($0.name, $0.value) }
+    }
+}
+
+extension PushRequest {
+    /// At FCM an audience topic is one message, whoever else is told one by one.
+    fileprivate var topicName: String? {
+        switch audience {
+        case .topic(let topic): topic.name
+        case .tokens, .installations: nil
+        }
     }
 }

@@ -12,11 +12,16 @@ package struct AppDeletion: Sendable, Equatable {
     package var pushes = 0
     package var deliveries = 0
     package var eventKeys = 0
+    package var configVersions = 0
+    package var configFetches = 0
+    package var configTokens = 0
+    package var links = 0
 
     package var counts: [(name: String, count: Int)] {
         [
             ("installations", installations), ("pushes", pushes), ("deliveries", deliveries),
-            ("event keys", eventKeys),
+            ("event keys", eventKeys), ("config versions", configVersions),
+            ("config fetches", configFetches), ("config tokens", configTokens), ("links", links),
         ]
     }
 }
@@ -26,6 +31,8 @@ package struct AppDeletion: Sendable, Equatable {
 /// is cut short calls again: the app's row goes last. The audit stays: it outlives what it tells of.
 extension AppStore {
     private static let rowsAtOnce = 2000
+    /// Each may be of some MiB.
+    private static let templatesAtOnce = 20
     /// How often it is looked whether a dispatcher has let go, a tenth of a second apart.
     private static let looks = 300
 
@@ -35,7 +42,7 @@ extension AppStore {
     ///   `StorageError`.
     package func delete(_ id: String) async throws -> AppDeletion {
         var deletion = AppDeletion()
-        try await close(id)
+        try await close(id, &deletion)
         try await cancelAll(of: id)
         try await untilNobodySends(id)
         repeat {
@@ -43,6 +50,14 @@ extension AppStore {
             // What came in meanwhile.
             try await cancelAll(of: id)
         } while try await hasPushes(id)
+        deletion.configFetches = try await deleteRows(
+            """
+            DELETE FROM config_fetched WHERE app = $1 AND installation IN (
+                SELECT installation FROM config_fetched WHERE app = $1
+                ORDER BY installation LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
         deletion.installations = try await deleteRows(
             """
             DELETE FROM installations WHERE app = $1 AND object_id IN (
@@ -58,6 +73,15 @@ extension AppStore {
                 ORDER BY source, id LIMIT $2 FOR UPDATE)
             """,
             of: id
+        )
+        deletion.configVersions = try await deleteRows(
+            """
+            DELETE FROM config_versions WHERE app = $1 AND (namespace, version) IN (
+                SELECT namespace, version FROM config_versions WHERE app = $1
+                ORDER BY namespace, version LIMIT $2 FOR UPDATE)
+            """,
+            of: id,
+            atOnce: Self.templatesAtOnce
         )
         _ = try await deleteRows(
             """
@@ -76,8 +100,8 @@ extension AppStore {
     }
 
     /// From here on no key opens it, and nothing can be sent for it.
-    private func close(_ id: String) async throws {
-        try await database.transaction { transaction in
+    private func close(_ id: String, _ deletion: inout AppDeletion) async throws {
+        let counts = try await database.transaction { transaction in
             _ = try await transaction.execute(
                 """
                 UPDATE apps SET app_key_sealed = '', master_key_sealed = '',
@@ -86,14 +110,18 @@ extension AppStore {
                 """,
                 [.text(id)]
             )
-            for table in ["retired_keys", "credentials"] {
-                _ = try await transaction.execute(
+            var counts: [String: Int] = [:]
+            for table in ["retired_keys", "credentials", "config_tokens", "app_links"] {
+                counts[table] = try await transaction.execute(
                     "DELETE FROM \(table) WHERE app = $1",
                     [.text(id)]
-                )
+                ).affectedRows
             }
             try await Self.tell(id, transaction)
+            return counts
         }
+        deletion.configTokens = counts["config_tokens"] ?? 0
+        deletion.links = counts["app_links"] ?? 0
     }
 
     private static func tell(_ id: String, _ transaction: PostgresTransaction) async throws {
@@ -202,12 +230,16 @@ extension AppStore {
     }
 
     /// By a statement that takes the app and how many rows, until there are no more.
-    private func deleteRows(_ sql: String, of id: String) async throws -> Int {
+    private func deleteRows(
+        _ sql: String,
+        of id: String,
+        atOnce limit: Int = rowsAtOnce
+    ) async throws -> Int {
         var total = 0
         while true {
             let count = try await database.execute(
                 sql,
-                [.text(id), .integer(Self.rowsAtOnce)]
+                [.text(id), .integer(limit)]
             ).affectedRows
             total += count
             if count == 0 { return total }

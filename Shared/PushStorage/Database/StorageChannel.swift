@@ -15,6 +15,12 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case shards = "carillon_shards"
     /// A push was cancelled; the payload is its id.
     case cancelled = "carillon_cancelled"
+    /// A template became current, or a version of it was announced; the payload is the app.
+    case config = "carillon_config"
+    /// Somebody else wrote a template into the table.
+    case configRows = "carillon_config_rows"
+    /// A version waits to be announced.
+    case configPending = "carillon_config_pending"
 
     func notify(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute("SELECT pg_notify('\(rawValue)', '')")

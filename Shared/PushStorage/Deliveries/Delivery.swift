@@ -7,7 +7,7 @@ package struct DeliveryKey: Hashable, Sendable {
     /// The push's day in UTC, `YYYY-MM-DD`: the partition.
     package var day: String
     package var pushID: String
-    /// The installation's object id, else the token's hash in hex.
+    /// The installation's object id, else the token's hash in hex, or `topic:<name>`.
     package var target: String
 
     package init(day: String, pushID: String, target: String) {
@@ -21,7 +21,7 @@ package struct DeliveryKey: Hashable, Sendable {
 package struct Delivery: Sendable, Equatable {
     package var key: DeliveryKey
     package var app: String
-    /// `nil` where the push named a token.
+    /// `nil` where the push named a token or a topic.
     package var installationID: String?
     package var device: DeviceTarget
     package var locale: String?
@@ -41,6 +41,11 @@ package struct Delivery: Sendable, Equatable {
 
     /// Why those are suppressed that nobody had sent when their push was cancelled.
     static let cancelledReason = "cancelled"
+
+    /// Whether it goes to a topic's subscribers: what becomes of it says nothing of any device.
+    package var isForTopic: Bool {
+        installationID == nil && target.utf8.starts(with: AudienceTopic.targetPrefix.utf8)
+    }
 
     package var pushID: String { key.pushID }
     package var target: String { key.target }

@@ -271,7 +271,7 @@ extension ShardStore {
                 continue
             }
             guard let push = try? PlanningPush(row),
-                case .installations(let selectors) = push.request.audience
+                let selectors = push.request.audience.selectors
             else {
                 // Left alone they would stand before all others for ever.
                 _ = try await PushBooks.fail(
@@ -362,6 +362,7 @@ extension ShardStore {
                 (SELECT * FROM installations m
                     WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
                 """
+            conditions += shard.selectors.besideTopic(&parameters)
         } else {
             conditions += try shard.selectors.conditions(&parameters, app: shard.app)
         }

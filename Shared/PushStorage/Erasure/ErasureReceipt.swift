@@ -8,8 +8,8 @@ package struct ErasureCounts: Equatable, Sendable {
 
     /// In the order in which they are shown.
     package static let names = [
-        "installations", "identities", "deliveries", "endedDeliveries", "pushes", "outboxRecords",
-        "eventKeys", "shards", "auditEntries",
+        "installations", "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
+        "outboxRecords", "eventKeys", "shards", "auditEntries",
     ]
 
     init() { self.init([:]) }

@@ -24,6 +24,7 @@ extension Erasures {
             if names == known.names { cursor = known.cursor }
         }
         counts["installations"] += installations.count
+        counts["configFetches"] += try await fetches(of: installations, subject).count
         if subject.kind == .identity {
             counts["identities"] += try await database.execute(
                 "SELECT id FROM identities WHERE app = $1 AND id = $2",

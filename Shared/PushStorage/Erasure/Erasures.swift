@@ -86,9 +86,17 @@ package struct Erasures: Sendable {
                 transaction
             )
             note.names.formUnion(names)
+            let own: [PostgresValue] = [
+                .text(subject.app), .textArray(installations.map(\.objectID)),
+            ]
+            // They would go with their installations, uncounted.
+            note.counts["configFetches"] += try await transaction.execute(
+                "DELETE FROM config_fetched WHERE app = $1 AND installation = ANY ($2::text[])",
+                own
+            ).affectedRows
             note.counts["installations"] += try await transaction.execute(
                 "DELETE FROM installations WHERE app = $1 AND object_id = ANY ($2::text[])",
-                [.text(subject.app), .textArray(installations.map(\.objectID))]
+                own
             ).affectedRows
             if subject.kind == .identity {
                 note.counts["identities"] += try await transaction.execute(

@@ -5,6 +5,8 @@ package import PushCore
 /// Everything that is stored of a subject.
 package struct SubjectExport: Sendable {
     package var installations: [JSONValue] = []
+    /// Which version of the app's remote config each of the installations was given last.
+    package var configFetches: [JSONValue] = []
     package var identity: JSONValue?
     package var deliveries: [JSONValue] = []
     package var pushes: [JSONValue] = []
@@ -24,6 +26,7 @@ package struct SubjectExport: Sendable {
     package var counts: JSONObject {
         [
             "installations": JSONValue(installations.count),
+            "configFetches": JSONValue(configFetches.count),
             "identities": JSONValue(identity == nil ? 0 : 1),
             "deliveries": JSONValue(deliveries.count), "pushes": JSONValue(pushes.count),
             "auditEntries": JSONValue(auditEntries.count),
@@ -34,7 +37,8 @@ package struct SubjectExport: Sendable {
         [
             "app": .string(subject.app), "kind": .string(subject.kind.rawValue),
             "id": .string(subject.id), "exportedAt": .string(time.iso8601),
-            "installations": .array(installations), "identity": identity ?? .null,
+            "installations": .array(installations), "configFetches": .array(configFetches),
+            "identity": identity ?? .null,
             "deliveries": .array(deliveries), "pushes": .array(pushes),
             "auditEntries": .array(auditEntries), "truncated": .bool(isTruncated),
         ]
@@ -57,6 +61,7 @@ extension Erasures {
             try await SubjectSearch.resolve(subject, isLocking: false, transaction)
         }
         export.installations = installations.map { Self.shown($0) }
+        export.configFetches = try await fetches(of: installations, subject)
         if subject.kind == .identity {
             export.identity = try await database.execute(
                 """
@@ -83,6 +88,26 @@ extension Erasures {
         }
         if entries.count == Self.exportLimit { export.isTruncated = true }
         return export
+    }
+
+    /// What fetches of remote config noted of the subject's installations.
+    func fetches(
+        of installations: [Installation],
+        _ subject: Subject
+    ) async throws -> [JSONValue] {
+        try await database.execute(
+            """
+            SELECT installation, version, fetched_at FROM config_fetched
+            WHERE app = $1 AND installation = ANY ($2::text[]) ORDER BY installation
+            """,
+            [.text(subject.app), .textArray(installations.map(\.objectID))]
+        ).rows.map { row in
+            [
+                "objectId": .string(try row.text("installation")),
+                "version": JSONValue(try row.integer("version")),
+                "fetchedAt": .string(try row.instant("fetched_at").iso8601),
+            ]
+        }
     }
 
     private func exportPushes(

@@ -21,10 +21,25 @@ extension PushRequest.Selectors {
             conditions += " AND n.channels && $\(parameters.count)::text[]"
         }
         conditions += names(&parameters, of: "n")
+        conditions += besideTopic(&parameters)
         if let condition {
             var compiler = WhereCompiler(app: app, parameters: parameters)
             conditions += " AND " + (try compiler.installations(condition, as: "n"))
             parameters = compiler.parameters
+        }
+        return conditions
+    }
+
+    /// The part of them that leaves installations out which hear of it otherwise, or have heard.
+    func besideTopic(_ parameters: inout [PostgresValue]) -> String {
+        var conditions = exceptFCM ? " AND n.provider <> '\(Platform.fcm.rawValue)'" : ""
+        if let configBelow {
+            parameters.append(.integer(configBelow))
+            conditions += """
+                 AND NOT EXISTS (SELECT FROM config_fetched f
+                    WHERE f.app = n.app AND f.installation = n.object_id
+                        AND f.version >= $\(parameters.count)::bigint)
+                """
         }
         return conditions
     }

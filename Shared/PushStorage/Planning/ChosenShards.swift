@@ -118,7 +118,7 @@ enum ChosenShards {
         let pushID = bind(.uuid(choice.push.id)) + "::uuid"
         let lifetime = bind(.optional(integer: choice.zones?.lifetimeSeconds)) + "::bigint"
         let isZoned = bind(.boolean(choice.zones != nil)) + "::boolean"
-        let isPaced = bind(.boolean(choice.push.request.pace != nil)) + "::boolean"
+        let isPaced = bind(.boolean(choice.push.request.isPaced)) + "::boolean"
         let (taken, withinLimit): (String, String)
         if let limit {
             taken = " LIMIT " + bind(.integer(limit + 1)) + "::bigint"
@@ -150,7 +150,7 @@ enum ChosenShards {
                             members)
                         SELECT p.id, known.next + s.place - 1, p.app,
                             (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, '', s.upper,
-                            cardinality(s.members), coalesce(s.due, now()),
+                            cardinality(s.members), coalesce(s.due, \(CutShards.due(choice.push))),
                             greatest(s.due, now()),
                             s.due + make_interval(secs => \(lifetime)),
                             CASE WHEN \(isZoned) THEN '{}'::text[] END, \(isZoned), \(isPaced),

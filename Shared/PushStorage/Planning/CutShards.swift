@@ -34,7 +34,9 @@ enum CutShards {
         if let zones {
             return try await page(push, selectors, start, size, by: zones, sparse, transaction)
         }
-        if let sparse { return try await cutSparse(push, sparse, start, transaction) }
+        if let sparse {
+            return try await cutSparse(push, selectors, sparse, start, transaction)
+        }
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(size * AudiencePage.shardsAtOnce),
@@ -68,7 +70,7 @@ enum CutShards {
 
     /// Whether so few installations, of all apps together, are in these channels that one shard has
     /// room for them: then they are found by their channels, and not by reading all of the app's.
-    private static func isSparse(
+    static func isSparse(
         _ channels: [String],
         _ size: Int,
         _ transaction: PostgresTransaction
@@ -85,18 +87,23 @@ enum CutShards {
 
     private static func cutSparse(
         _ push: PlanningPush,
+        _ selectors: PushRequest.Selectors,
         _ channels: [String],
         _ start: PageStart,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
+        var parameters: [PostgresValue] = [
+            .text(push.app), .timestamp(start.plannedUntil), .textArray(channels),
+        ]
+        let conditions = selectors.besideTopic(&parameters)
         let found = try await transaction.execute(
             """
             WITH found AS MATERIALIZED (
                 SELECT * FROM installations n WHERE n.channels && $3::text[])
             SELECT count(*) AS members FROM found n
-            WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL AND n.created_at <= $2
+            WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL AND n.created_at <= $2\(conditions)
             """,
-            [.text(push.app), .timestamp(start.plannedUntil), .textArray(channels)]
+            parameters
         )
         let members = try found.first?.integer("members") ?? 0
         guard members > 0 else { return AudiencePage() }
@@ -136,7 +143,7 @@ enum CutShards {
                     is_paced)
                 SELECT p.id, known.next + i.place - 1, p.app,
                     (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
-                    $5, i.members, coalesce(i.due_at, now()), greatest(i.due_at, now()), i.expires_at,
+                    $5, i.members, coalesce(i.due_at, \(due(push))), greatest(i.due_at, now()), i.expires_at,
                     CASE WHEN i.zones IS NOT NULL
                         THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded, $10
                 FROM pushes p
@@ -155,7 +162,7 @@ enum CutShards {
                     .timestampArray(shards.map { $0.expiresAt?.microseconds }),
                     .jsonArray(zones),
                     .booleanArray(shards.map { $0.zones?.isExclusion ?? false }),
-                    .boolean(push.request.pace != nil),
+                    .boolean(push.request.isPaced),
                 ]
             ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
         ])

@@ -74,6 +74,7 @@ struct DirectAudience {
     private static func devices(of request: PushRequest, _ members: Int?) -> Int? {
         switch request.audience {
         case .tokens(let list): return list.count
+        case .topic: return 0
         case .installations(let selectors):
             if selectors.selectsNobody { return 0 }
             guard selectors.identities != nil else { return selectors.installations?.count ?? 0 }
@@ -84,6 +85,8 @@ struct DirectAudience {
     private mutating func add(_ push: NewPush, identityRoom: Int) -> Bool {
         // Counted by the planner, and never a delivery.
         if push.request.isDryRun { return false }
+        // Laid over its time page by page.
+        if push.request.spreadMilliseconds != nil { return false }
         let template = TemplateValues.joined(push.request)
         func named(_ name: String) -> Named {
             Named(pushID: push.id, name: name, templateFields: template)
@@ -92,6 +95,8 @@ struct DirectAudience {
         case .tokens(let list):
             tokens += list.map { Token(pushID: push.id, token: $0) }
             return true
+        // Its subscribers are one delivery, and the others a broadcast.
+        case .topic: return false
         case .installations(let selectors):
             if selectors.selectsNobody { return true }
             // What narrows another selector goes through the pages' general condition.

@@ -113,11 +113,12 @@ enum DirectRows {
     }
 
     /// The statement that makes rows of tokens. A token has no zone: of a device-local push it is
-    /// due when UTC is.
+    /// due when UTC is. A `spread` lays them over so many milliseconds.
     static func insertion(
         of tokens: [DirectAudience.Token],
         owner: Int?,
-        zones: ZoneTimes?
+        zones: ZoneTimes?,
+        spread: Int? = nil
     ) -> (sql: String, parameters: [PostgresValue]) {
         var parameters: [PostgresValue] = [
             .uuidArray(tokens.map(\.pushID)),
@@ -125,7 +126,10 @@ enum DirectRows {
             .textArray(tokens.map(\.token.token)),
             .textArray(tokens.map(\.token.environment.rawValue)), .optional(integer: owner),
         ]
-        let times = RowTimes(zones, zone: "NULL::text", &parameters)
+        var times = RowTimes(zones, zone: "NULL::text", &parameters)
+        if let spread {
+            times.lay(over: spread, at: "(w.place - 1)::float8 / \(tokens.count)", &parameters)
+        }
         let sql = """
             INSERT INTO deliveries AS d (\(columns))
             SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
@@ -136,7 +140,7 @@ enum DirectRows {
                 w.environment <> '', w.token, NULL, NULL, p.lane, \(times.expires),
                 \(times.due), \(times.begins), NULL::json, $5::bigint
             FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-                AS w(push_id, provider, token, environment)
+                WITH ORDINALITY AS w(push_id, provider, token, environment, place)
             JOIN pushes p ON p.id = w.push_id
             ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
             ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)

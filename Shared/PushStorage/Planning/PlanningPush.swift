@@ -38,7 +38,7 @@ package enum AudienceKind: Sendable {
 extension PushRequest {
     package var hasCondition: Bool {
         switch audience {
-        case .tokens: false
+        case .tokens, .topic: false
         case .installations(let selectors): selectors.condition != nil
         }
     }

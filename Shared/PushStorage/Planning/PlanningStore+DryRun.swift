@@ -12,31 +12,45 @@ extension PlanningStore {
         switch push.request.audience {
         case .tokens(let tokens):
             return Dictionary(grouping: tokens, by: \.platform).mapValues(\.count)
-        case .installations(let selectors):
-            if selectors.selectsNobody { return [:] }
-            var parameters: [PostgresValue] = [.text(push.app), .uuid(push.id)]
-            let conditions = try selectors.conditions(&parameters, app: push.app)
-            let (sql, arguments) = (
-                """
-                SELECT n.provider, count(*) AS count FROM installations n
-                WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL
-                    AND n.created_at <= (SELECT planned_until FROM pushes WHERE id = $2)\(conditions)
-                GROUP BY n.provider
-                """, parameters
+        case .topic(let topic):
+            var counts = try await count(topic.selectors, of: push)
+            let found = try await database.execute(
+                "SELECT \(TopicRows.hasCredential(of: "$1")) AS found",
+                [.text(push.app)]
             )
-            let rows = try await database.transaction { transaction in
-                try await transaction.pipeline(
-                    [(ConditionPlan.sql, []), (sql, arguments)],
-                    isPrepared: false
-                )[1].rows
-            }
-            var counts: [Platform: Int] = [:]
-            for row in rows {
-                guard let platform = Platform(rawValue: try row.text("provider")) else { continue }
-                counts[platform] = try row.integer("count")
-            }
+            if try found.first?.boolean("found") == true { counts[.fcm] = 1 }
             return counts
+        case .installations(let selectors): return try await count(selectors, of: push)
         }
+    }
+
+    private func count(
+        _ selectors: PushRequest.Selectors,
+        of push: PlanningPush
+    ) async throws -> [Platform: Int] {
+        if selectors.selectsNobody { return [:] }
+        var parameters: [PostgresValue] = [.text(push.app), .uuid(push.id)]
+        let conditions = try selectors.conditions(&parameters, app: push.app)
+        let (sql, arguments) = (
+            """
+            SELECT n.provider, count(*) AS count FROM installations n
+            WHERE n.app = $1 AND n.valid AND n.token IS NOT NULL
+                AND n.created_at <= (SELECT planned_until FROM pushes WHERE id = $2)\(conditions)
+            GROUP BY n.provider
+            """, parameters
+        )
+        let rows = try await database.transaction { transaction in
+            try await transaction.pipeline(
+                [(ConditionPlan.sql, []), (sql, arguments)],
+                isPrepared: false
+            )[1].rows
+        }
+        var counts: [Platform: Int] = [:]
+        for row in rows {
+            guard let platform = Platform(rawValue: try row.text("provider")) else { continue }
+            counts[platform] = try row.integer("count")
+        }
+        return counts
     }
 
     /// Writes the result down, under `dryRun` in the push's notes, and ends the push.

@@ -64,36 +64,36 @@ package struct PlanningStore: Sendable {
                 releasedAt: try row.instantOrNil("release_at"),
                 transaction
             )
-            let page: AudiencePage
+            var page: AudiencePage
+            var topicRows = 0
             switch push.request.audience {
             case .tokens(let tokens):
                 page = try await RowPages.page(push, tokens, start, zones, transaction)
-            case .installations(let selectors):
-                if let shardSize, selectors.isChosen(isLarge: isLarge) {
-                    page = try await ChosenShards.page(
-                        push,
-                        selectors,
-                        start,
-                        size: max(1, shardSize),
-                        zones,
-                        looksAt: looksAt,
-                        transaction
-                    )
-                } else if let shardSize, !selectors.isDirect {
-                    page = try await CutShards.page(
-                        push,
-                        selectors,
-                        start,
-                        size: max(1, shardSize),
-                        zones,
-                        looksAt: looksAt,
-                        transaction
-                    )
-                } else {
-                    page = try await RowPages.page(push, selectors, start, zones, transaction)
+            case .topic(let topic):
+                if start.cursor == nil {
+                    topicRows = try await TopicRows.insert(push, topic, zones, transaction)
                 }
+                page = try await Self.page(
+                    push,
+                    topic.selectors,
+                    start,
+                    zones,
+                    PageSize(shard: shardSize, isLarge: isLarge, looksAt: looksAt),
+                    transaction
+                )
+            case .installations(let selectors):
+                page = try await Self.page(
+                    push,
+                    selectors,
+                    start,
+                    zones,
+                    PageSize(shard: shardSize, isLarge: isLarge, looksAt: looksAt),
+                    transaction
+                )
             }
+            page.inserted += topicRows
             let isFinished = page.cursor == nil
+            if isFinished { try await CutShards.begin(push, zones, transaction) }
             // Not locked before: checkpoints of its first shards would wait for the next page. Who
             // cancels it takes it from us.
             let changed = try await transaction.execute(
@@ -118,5 +118,51 @@ package struct PlanningStore: Sendable {
                 isFinished: isFinished
             )
         }
+    }
+
+    /// What a page comes to depends on it.
+    private struct PageSize {
+        let shard: Int?
+        let isLarge: Bool
+        let looksAt: Int?
+    }
+
+    /// A page of installations: as shards, chosen or cut, or as rows.
+    private static func page(
+        _ push: PlanningPush,
+        _ selectors: PushRequest.Selectors,
+        _ start: PageStart,
+        _ zones: ZoneTimes?,
+        _ size: PageSize,
+        _ transaction: PostgresTransaction
+    ) async throws -> AudiencePage {
+        if !selectors.isDirect, start.cursor == nil,
+            try await CutShards.becomesRows(push, selectors, size: start.limit, transaction)
+        {
+            return try await RowPages.page(push, selectors, start, zones, transaction)
+        }
+        if let shard = size.shard, selectors.isChosen(isLarge: size.isLarge) {
+            return try await ChosenShards.page(
+                push,
+                selectors,
+                start,
+                size: max(1, shard),
+                zones,
+                looksAt: size.looksAt,
+                transaction
+            )
+        }
+        if let shard = size.shard, !selectors.isDirect {
+            return try await CutShards.page(
+                push,
+                selectors,
+                start,
+                size: max(1, shard),
+                zones,
+                looksAt: size.looksAt,
+                transaction
+            )
+        }
+        return try await RowPages.page(push, selectors, start, zones, transaction)
     }
 }

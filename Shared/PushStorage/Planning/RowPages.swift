@@ -17,7 +17,8 @@ enum RowPages {
         let (sql, parameters) = DirectRows.insertion(
             of: page.map { DirectAudience.Token(pushID: push.id, token: $0) },
             owner: nil,
-            zones: zones
+            zones: zones,
+            spread: push.request.spreadMilliseconds
         )
         let inserted = try await transaction.execute(sql, parameters)
         let end = done + page.count
@@ -49,9 +50,25 @@ enum RowPages {
             // seems to cost.
             let named = selectors.names(&parameters, of: "m")
             source = "(SELECT * FROM installations m WHERE m.app = $2\(named) OFFSET 0) n"
+        } else if !selectors.isDirect, let channels = selectors.channels {
+            // A broadcast becomes rows only where few hold them.
+            parameters.append(.textArray(channels))
+            source = """
+                (SELECT * FROM installations m
+                    WHERE m.channels && $\(parameters.count)::text[] OFFSET 0) n
+                """
         }
         let conditions = try selectors.conditions(&parameters, app: push.app)
-        let times = RowTimes(zones, zone: "i.time_zone", &parameters)
+        var times = RowTimes(zones, zone: "i.time_zone", &parameters)
+        var members = "page"
+        if let spread = push.request.spreadMilliseconds {
+            times.lay(over: spread, at: "i.place", &parameters)
+            // Each page is laid over all of it.
+            members = """
+                (SELECT page.*, (row_number() OVER (ORDER BY object_id) - 1)::float8
+                    / count(*) OVER () AS place FROM page)
+                """
+        }
         var values = "NULL::json"
         if !push.request.templateFields.isEmpty {
             parameters.append(.textArray(push.request.templateFields))
@@ -67,7 +84,7 @@ enum RowPages {
             ), inserted AS (
                 INSERT INTO deliveries (\(DirectRows.columns))
                 SELECT \(DirectRows.row(times)), \(values), NULL::bigint
-                FROM page i JOIN pushes p ON p.id = $1
+                FROM \(members) i JOIN pushes p ON p.id = $1
                 ON CONFLICT DO NOTHING RETURNING 1)
             SELECT (SELECT count(*) FROM inserted) AS inserted, count(*) AS seen,
                 max(object_id) AS last FROM page

@@ -54,9 +54,11 @@ struct ZoneFilter: Sendable, Equatable {
 /// As SQL, when the row of a device is due, when it expires, and from when its age is counted: a
 /// device-local push is released up to 26 hours before its last devices are due.
 struct RowTimes {
-    let due: String
+    private(set) var due: String
     let expires: String
-    let begins: String
+    private(set) var begins: String
+
+    private static let now = "now()"
 
     /// - Parameters:
     ///   - zones: Of a device-local push; `nil`: the row is due now, and expires with its push `p`.
@@ -64,7 +66,7 @@ struct RowTimes {
     ///   - parameters: Those of the statement; it may get more.
     init(_ zones: ZoneTimes?, zone: String, _ parameters: inout [PostgresValue]) {
         guard let zones else {
-            (due, expires, begins) = ("now()", "p.expires_at", "now()")
+            (due, expires, begins) = (Self.now, "p.expires_at", Self.now)
             return
         }
         due = zones.due(zone, &parameters)
@@ -72,6 +74,24 @@ struct RowTimes {
         parameters.append(.optional(integer: zones.lifetimeSeconds))
         let lifetime = "make_interval(secs => $\(parameters.count)::bigint)"
         expires = "coalesce(\(due) + \(lifetime), p.expires_at)"
+    }
+
+    /// Lays the rows of a push `p` over a time that begins when its audience was fixed, or when their
+    /// zone's time comes.
+    ///
+    /// - Parameters:
+    ///   - milliseconds: How long it is.
+    ///   - place: A row's place in it, as SQL: 0 is its beginning, 1 its end.
+    ///   - parameters: Those of the statement; it gets more.
+    mutating func lay(
+        over milliseconds: Int,
+        at place: String,
+        _ parameters: inout [PostgresValue]
+    ) {
+        parameters.append(.integer(milliseconds))
+        let wait = "make_interval(secs => $\(parameters.count)::bigint / 1000.0 * (\(place)))"
+        due = (due == Self.now ? "p.planned_until" : due) + " + " + wait
+        begins = "greatest(\(due), now())"
     }
 }
 

@@ -44,6 +44,11 @@ package struct NewPush: Sendable {
             let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
             notes["unknownFields"] = .array(names.map(JSONValue.string))
         }
+        if case .topic(let topic) = request.audience, let version = topic.configVersion {
+            notes["leftOut"] = .string(
+                "installations that fetched version \(version) of remote config, or a later one"
+            )
+        }
         // Here it can be searched for; the request itself is never looked into.
         if let label = request.notificationLabel { notes["notificationId"] = .string(label) }
         return notes

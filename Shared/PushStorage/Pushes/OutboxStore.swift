@@ -8,6 +8,8 @@ package struct ClaimedOutboxRecord: Sendable, Equatable {
     /// Whose claim it is: until when it is hidden, in microseconds since 1970.
     fileprivate var claim: Int64
     package var record: OutgoingRecord
+    /// Whether another of its order key may come now that this one is claimed.
+    package var isOrdered: Bool { record.orderKey != nil }
 
     fileprivate static func read(_ row: PostgresRow) throws -> ClaimedOutboxRecord {
         ClaimedOutboxRecord(
@@ -22,7 +24,8 @@ package struct ClaimedOutboxRecord: Sendable, Equatable {
                         return nil
                     }
                     return RecordHeader(name, value)
-                }
+                },
+                orderKey: try row.textOrNil("order_key")
             )
         )
     }
@@ -47,18 +50,21 @@ package struct OutboxStore: Sendable {
 
     /// Takes records that are due, those that have waited longest first, and hides them from other
     /// relays until the lease ends. A relay that outlives its lease sends them beside another, which
-    /// event keys absorb.
+    /// event keys absorb. Of those with an order key only the first of each is taken: what comes after
+    /// it waits until Kafka has it.
     ///
     /// - Returns: At most `limit`, by id; empty when nothing is due.
     package func claim(limit: Int = 500) async throws -> [ClaimedOutboxRecord] {
         try await database.execute(
             """
             WITH due AS MATERIALIZED (
-                SELECT id FROM outbox WHERE due_at <= now()
+                SELECT id FROM outbox w WHERE due_at <= now()
+                    AND (order_key IS NULL OR NOT EXISTS (SELECT FROM outbox e
+                        WHERE e.order_key = w.order_key AND e.id < w.id))
                 ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
             UPDATE outbox o SET due_at = now() + make_interval(secs => $2)
             FROM due WHERE o.id = due.id
-            RETURNING o.id, o.due_at, o.kafka_topic, o.key, o.value, o.headers
+            RETURNING o.id, o.due_at, o.kafka_topic, o.key, o.value, o.headers, o.order_key
             """,
             [.integer(min(max(limit, 1), 10_000)), .integer(Self.leaseSeconds)]
         ).rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id }
@@ -108,8 +114,8 @@ package struct OutboxStore: Sendable {
     ) async throws {
         _ = try await transaction.execute(
             """
-            INSERT INTO outbox (kafka_topic, key, value, headers)
-            SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::jsonb[])
+            INSERT INTO outbox (kafka_topic, key, value, headers, order_key)
+            SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::jsonb[], $5::text[])
             """,
             [
                 .textArray(records.map(\.topic)), .bytesArray(records.map(\.key)),
@@ -126,10 +132,9 @@ package struct OutboxStore: Sendable {
                         )
                     }
                 ),
+                .textArray(records.map(\.orderKey)),
             ]
         )
-        _ = try await transaction.execute(
-            "SELECT pg_notify('\(StorageChannel.outbox.rawValue)', '')"
-        )
+        try await StorageChannel.outbox.notify(transaction)
     }
 }

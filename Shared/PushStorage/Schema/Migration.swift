@@ -11,7 +11,7 @@ struct Migration: Sendable {
         .first, .second, .third, .fourth, .fifth, .sixth, .seventh, .eighth, .ninth, .tenth,
         .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
         .seventeenth, .eighteenth, .nineteenth, .twentieth, .twentyFirst,
-        .twentySecond,
+        .twentySecond, .twentyThird,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -111,6 +111,31 @@ struct OutboxRelayTests {
         }
     }
 
+    @Test("Records of one order key come in their order, and none waits for the relay's next look")
+    func ordered() async throws {
+        let servers = try #require(TestEnvironment.kafkaBootstrapServers)
+        try await StorageFixture.run { fixture in
+            let topics = try await topics(on: servers, fixture.loop)
+            let count = 60
+            _ = try await fixture.server.query(
+                """
+                INSERT INTO outbox (kafka_topic, key, value, order_key)
+                SELECT '\(topics.pushRequests)', 'k', n::text::bytea, 'config/shop'
+                FROM generate_series(1, \(count)) n
+                """
+            )
+            // By looks a second apart it would take a minute, which is longer than this waits.
+            try await relaying(fixture, to: servers) {
+                try await eventually("the outbox is empty") {
+                    try await fixture.database.outbox.count() == 0 ? () : nil
+                }
+            }
+            let records = try await KafkaClient(bootstrapServers: servers)
+                .records(on: topics.pushRequests)
+            #expect(records.map(\.value) == (1...count).map(String.init))
+        }
+    }
+
     @Test("Promise 1: while Kafka is away rows wait, and go when it is there")
     func waits() async throws {
         let servers = try #require(TestEnvironment.kafkaBootstrapServers)

@@ -54,6 +54,11 @@ struct ErasureTests {
                 values ('shop', '\(identity)', '{"name": "Alice"}'), ('shop', '\(other)', '{}')
                 """
             )
+            try await database.configFetches.note(
+                ["device-one", "device-three"].map {
+                    ConfigFetchNote(app: Self.app, appInstanceID: $0, version: 7)
+                }
+            )
             let session = try await database.sessions.open(name: "replica")
             let requests: [(String, JSONObject)] = [
                 (
@@ -119,10 +124,11 @@ struct ErasureTests {
                     status: 200
                 )
             ])
-            let export = try await database.erasures.export(
-                Subject(app: Self.app, .identity, identity)
-            )
+            let subject = Subject(app: Self.app, .identity, identity)
+            let export = try await database.erasures.export(subject)
             #expect(export.installations.count == 2)
+            let fetches = export.json(of: subject, at: .now())["configFetches"]?.array
+            #expect(fetches?.map { $0["version"] } == [7])
             #expect(export.identity?["name"] == "Alice")
             #expect(export.deliveries.count == 6)
             #expect(export.pushes.count == 6)
@@ -142,6 +148,7 @@ struct ErasureTests {
                 by: Self.entry
             )
             #expect(receipt.erased.json["installations"] == 2)
+            #expect(receipt.erased.json["configFetches"] == 1)
             #expect(receipt.erased.json["identities"] == 1)
             #expect(receipt.erased.json["deliveries"] == 6)
             #expect(receipt.erased.json["endedDeliveries"] == 4)

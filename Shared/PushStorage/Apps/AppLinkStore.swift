@@ -1,0 +1,137 @@
+import Postgres
+
+/// What else names an app, or lets its clients in. The raw values are those of the table, and of
+/// `carillon app link`.
+package enum AppLinkKind: String, Sendable, CaseIterable {
+    /// A Firebase project's id or number.
+    case fcmProject = "fcm-project"
+    /// The digest of a Google API key, as hex: it lets clients fetch remote config.
+    case firebaseAPIKey = "firebase-api-key"
+}
+
+package struct AppLink: Sendable, Equatable {
+    package var kind: AppLinkKind
+    package var name: String
+    package var app: String
+
+    package init(_ kind: AppLinkKind, _ name: String, app: String) {
+        self.kind = kind
+        self.name = name
+        self.app = app
+    }
+
+    /// A Firebase project's id, which may stand behind a domain, or its number.
+    package static func isProjectName(_ name: String) -> Bool {
+        (1...128).contains(name.utf8.count)
+            && name.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"),
+                    UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                    UInt8(ascii: "-"), UInt8(ascii: ":"):
+                    true
+                default: false
+                }
+            }
+    }
+}
+
+package struct AppLinkStore: Sendable {
+    let database: Database
+
+    /// An app's links of one kind that may be there at once.
+    package static let maximumLinks = 100
+
+    /// Whoever gives an app a name, its id among them, holds this: no name becomes two apps'.
+    static let lock = "LOCK TABLE app_links IN SHARE ROW EXCLUSIVE MODE"
+
+    package func link(_ link: AppLink) async throws { try await self.link([link]) }
+
+    /// Links names to an app, all of them or none; again: nothing changes.
+    ///
+    /// - Throws: `StorageError` of kind `conflict` where a name is another app's, or is another
+    ///   app's id, or there are too many.
+    package func link(_ links: [AppLink]) async throws {
+        try await database.transaction { transaction in
+            _ = try await transaction.execute(Self.lock)
+            for link in links {
+                try await Self.add(link, transaction)
+                try await tellOfApp(link.app, transaction)
+            }
+        }
+    }
+
+    private static func add(_ link: AppLink, _ transaction: PostgresTransaction) async throws {
+        let known = try await transaction.execute(
+            """
+            SELECT (SELECT app FROM app_links WHERE kind = $1 AND name = $2) AS owner,
+                EXISTS (SELECT FROM apps WHERE id = $2 AND id <> $3) AS names_other,
+                (SELECT count(*) FROM app_links WHERE kind = $1 AND app = $3) AS links
+            """,
+            [.text(link.kind.rawValue), .text(link.name), .text(link.app)]
+        ).first
+        guard let known else { throw StorageError(.corrupt, "a query without rows") }
+        let label =
+            switch link.kind {
+            case .fcmProject: "the project \(link.name)"
+            case .firebaseAPIKey: "this API key"
+            }
+        if let owner = try known.textOrNil("owner") {
+            guard owner == link.app else {
+                throw StorageError(.conflict, "\(label) is linked to the app \(owner)")
+            }
+            return
+        }
+        switch link.kind {
+        case .fcmProject:
+            guard try !known.boolean("names_other") else {
+                throw StorageError(.conflict, "\(link.name) is the id of another app")
+            }
+        case .firebaseAPIKey: break
+        }
+        guard try known.integer("links") < maximumLinks else {
+            throw StorageError(
+                .conflict,
+                "the app has \(maximumLinks) links of this kind: unlink some first"
+            )
+        }
+        _ = try await transaction.execute(
+            "INSERT INTO app_links (kind, name, app) VALUES ($1, $2, $3)",
+            [.text(link.kind.rawValue), .text(link.name), .text(link.app)]
+        )
+    }
+
+    /// - Returns: Whether there was such a link.
+    package func unlink(_ link: AppLink) async throws -> Bool {
+        try await database.transaction { transaction in
+            let removed = try await transaction.execute(
+                "DELETE FROM app_links WHERE kind = $1 AND name = $2 AND app = $3",
+                [.text(link.kind.rawValue), .text(link.name), .text(link.app)]
+            )
+            try await tellOfApp(link.app, transaction)
+            return removed.affectedRows > 0
+        }
+    }
+
+    /// An app's links, by kind and name.
+    package func list(_ app: String) async throws -> [AppLink] {
+        try await database.execute(
+            "SELECT kind, name, app FROM app_links WHERE app = $1 ORDER BY kind, name",
+            [.text(app)]
+        ).rows.compactMap(Self.link)
+    }
+
+    /// The apps of names of one kind. What is no app's is left out.
+    package func apps(_ kind: AppLinkKind, names: [String]) async throws -> [AppLink] {
+        try await database.execute(
+            "SELECT kind, name, app FROM app_links WHERE kind = $1 AND name = ANY ($2::text[])",
+            [.text(kind.rawValue), .textArray(names)]
+        ).rows.compactMap(Self.link)
+    }
+
+    /// What a later version links, this one does not know.
+    private static func link(_ row: PostgresRow) throws -> AppLink? {
+        guard let kind = AppLinkKind(rawValue: try row.text("kind")) else { return nil }
+        return AppLink(kind, try row.text("name"), app: try row.text("app"))
+    }
+}

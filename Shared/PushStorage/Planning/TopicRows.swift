@@ -1,0 +1,39 @@
+import Postgres
+import PushCore
+
+/// An audience topic at FCM: one message, one delivery, which no installation has. It does not wait
+/// behind a broadcast, nor for the push's pace.
+enum TopicRows {
+    /// - Returns: How many were written: none where the app has no credential for FCM.
+    static func insert(
+        _ push: PlanningPush,
+        _ topic: AudienceTopic,
+        _ zones: ZoneTimes?,
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        var parameters: [PostgresValue] = [
+            .uuid(push.id), .text(topic.target), .text(topic.name), .integer(Lane.direct.rawValue),
+        ]
+        // As a token, it has no zone.
+        let times = RowTimes(zones, zone: "NULL::text", &parameters)
+        return try await transaction.execute(
+            """
+            INSERT INTO deliveries AS d (\(DirectRows.columns))
+            SELECT (p.created_at AT TIME ZONE 'UTC')::date, p.id, $2, p.app, NULL,
+                '\(Platform.fcm.rawValue)', '', false, $3, NULL, NULL, $4, \(times.expires),
+                \(times.due), \(times.begins), NULL::json, NULL::bigint
+            FROM pushes p WHERE p.id = $1 AND \(hasCredential(of: "p.app"))
+            ON CONFLICT DO NOTHING RETURNING d.target
+            """,
+            parameters
+        ).count
+    }
+
+    /// SQL.
+    static func hasCredential(of app: String) -> String {
+        """
+        EXISTS (SELECT FROM credentials c
+            WHERE c.app = \(app) AND c.provider = '\(Platform.fcm.rawValue)')
+        """
+    }
+}
