@@ -23,6 +23,12 @@ let package = Package(
             pkgConfig: "libnghttp2",
             providers: [.apt(["libnghttp2-dev"])]
         ),
+        .systemLibrary(
+            name: "CPCRE2",
+            path: "Rooms/CPCRE2",
+            pkgConfig: "libpcre2-8",
+            providers: [.apt(["libpcre2-dev"])]
+        ),
         .target(name: "JSON", path: "Rooms/JSON", swiftSettings: settings),
         .target(
             name: "HTTP2",
@@ -55,6 +61,18 @@ let package = Package(
             dependencies: ["JSON", "Observability"],
             path: "Rooms/PushCore",
             swiftSettings: settings
+        ),
+        .target(
+            name: "RegularExpressions",
+            dependencies: ["CPCRE2"],
+            path: "Rooms/RegularExpressions",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "RemoteConfig",
+            dependencies: ["JSON", "PushCore", "RegularExpressions"],
+            path: "Rooms/RemoteConfig",
+            swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
         // Of the two rooms that reach the database only what needs none, by links to those files:
         // what is bound, and what is compiled.
@@ -93,7 +111,7 @@ let package = Package(
             name: "Fuzz",
             dependencies: [
                 "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "Postgres", "PushCore",
-                "PushEvents", "PushProviders", "WhereSQL",
+                "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig", "WhereSQL",
             ],
             path: "Sources/Fuzz",
             swiftSettings: settings

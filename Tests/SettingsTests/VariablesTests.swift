@@ -6,6 +6,7 @@ import Synchronization
 import Testing
 
 @testable import CLI
+@testable import ConfigWatcher
 @testable import Dispatcher
 @testable import Registration
 @testable import Simulator
@@ -21,6 +22,10 @@ struct VariablesTests {
                 beside: DispatcherConfiguration.variables,
                 operationsPort: DispatcherConfiguration.operationsPort
             )
+        ),
+        (
+            "config-watcher",
+            ServiceVariable.all(beside: ConfigWatcherConfiguration.variables)
         ),
         ("simulator", ServiceVariable.all(beside: SimulatorConfiguration.variables)),
         ("carillon", CommandContext.variables),
@@ -76,6 +81,8 @@ struct VariablesTests {
             dispatcher.subtracting(["SHUTDOWN_GRACE"])
                 == Set(DispatcherConfiguration.variables.map(\.name))
         )
+        let watcher = try names { _ = try ConfigWatcherConfiguration(reader: $0) }
+        #expect(watcher == Set(ConfigWatcherConfiguration.variables.map(\.name)))
         let simulator = try names { _ = try SimulatorConfiguration(reader: $0) }
         #expect(simulator == Set(SimulatorConfiguration.variables.map(\.name)))
     }

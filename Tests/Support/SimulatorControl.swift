@@ -13,6 +13,8 @@ package struct SimulatorControl: Sendable {
         package let environment: String
         package let connection: Int?
         package let token: String
+        /// APNs' topic, or FCM's.
+        package let topic: String?
         package let path: String
         package let status: Int
         package let reason: String?
@@ -26,6 +28,7 @@ package struct SimulatorControl: Sendable {
             environment = json["environment"]?.string ?? ""
             connection = json["connection"]?.integer
             token = json["token"]?.string ?? ""
+            topic = json["topic"]?.string
             path = json["path"]?.string ?? ""
             status = json["status"]?.integer ?? 0
             reason = json["reason"]?.string

@@ -266,6 +266,11 @@ package final class Stack: Sendable {
 
     package func topic(_ name: String) -> String { prefix + name }
 
+    /// The topics of the house: a mock cluster makes none when `carillon migrate` asks.
+    package static let topics = [
+        "push.requests", "push.outcomes", "push.dead-letters", "config.published", "PUSH_RC",
+    ]
+
     /// Writes push requests as plain JSON records, in order, keyed by their ids.
     package func send(_ requests: JSONValue...) async throws {
         try await kafka.produce(

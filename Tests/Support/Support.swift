@@ -18,6 +18,8 @@ package enum TestEnvironment {
 
     /// A Python with what deploy/test-requirements-schemathesis.txt lists.
     package static let pythonWithSchemathesis = value("CARILLON_PYTHON_SCHEMATHESIS")
+    /// A Python with what deploy/test-requirements-firebase.txt lists.
+    package static let pythonWithFirebase = value("CARILLON_PYTHON_FIREBASE")
 
     /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
     package static let nodeClients = value("NODE_CLIENTS")

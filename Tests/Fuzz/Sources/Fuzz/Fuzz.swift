@@ -14,6 +14,7 @@ private enum Target: String, CaseIterable {
     case `where`
     case answers
     case records
+    case conditions
 }
 
 /// Where a process that libFuzzer starts finds the target's name.
@@ -60,6 +61,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .where: fuzzWhere(bytes)
     case .answers: fuzzAnswers(bytes)
     case .records: fuzzRecords(bytes)
+    case .conditions: fuzzConditions(bytes)
     }
     return 0
 }

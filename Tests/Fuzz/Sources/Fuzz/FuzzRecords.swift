@@ -9,14 +9,17 @@ private let topics = KafkaTopics()
 ///
 /// Headers come first, a line each, then an empty line, and the value; what begins with `{` has none.
 func fuzzRecords(_ bytes: [UInt8]) {
-    let record = readRecord(bytes)
-    for now in [Instant(milliseconds: 1_700_000_000_000), .latest] {
-        within(bytes.count) {
-            do throws(DeadLetterReason) {
-                let event = try PushEvent.decode(record, now: now)
-                judge(event, now)
-            } catch {
-                judge(error, record)
+    var record = readRecord(bytes)
+    for topic in [topics.pushRequests, topics.pushRC] {
+        record.topic = topic
+        for now in [Instant(milliseconds: 1_700_000_000_000), .latest] {
+            within(bytes.count) {
+                do throws(DeadLetterReason) {
+                    let event = try PushEvent.decode(record, now: now, topics: topics)
+                    judge(event, now)
+                } catch {
+                    judge(error, record)
+                }
             }
         }
     }

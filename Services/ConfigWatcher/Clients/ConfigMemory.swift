@@ -1,0 +1,290 @@
+import Cryptography
+import EventLoop
+import JSON
+import Observability
+import PushCore
+import PushStorage
+import RemoteConfig
+
+/// The templates that one loop's clients fetch, as Postgres has them. Confined to the loop.
+///
+/// Authority: an answer is given from here only where Postgres has said within `trust`, or since the
+/// fetch began, that it is current: the time counts from when Postgres was asked. One small statement
+/// asks for all apps at once, and all who wait share it; what has changed since is loaded anew when it
+/// is asked for. As nothing is announced sooner than twice that time after its commit, no fetch that
+/// begins after an announcement gets an older version.
+///
+/// Bounded: templates are weighed, and those that were used the longest ago go first.
+final class ConfigMemory: @unchecked Sendable {
+    struct Bounds: Sendable {
+        /// How long an answer of Postgres' counts.
+        var trust = Duration.milliseconds(250)
+        /// When it is asked again beforehand, while there are fetches.
+        var refreshAfter = Duration.milliseconds(120)
+        /// A question that takes longer has no answer.
+        var patience = Duration.seconds(3)
+        var weight = 256 << 20
+    }
+
+    /// What an app's clients get. Confined to the loop.
+    struct Known: @unchecked Sendable {
+        /// 0: nothing was published.
+        let version: Int
+        let config: CompiledConfig?
+    }
+
+    private struct Entry {
+        let known: Known
+        /// An app of this id that was created later is another.
+        let createdAt: Instant
+        /// When Postgres was asked for it.
+        let askedAt: ContinuousClock.Instant
+        let weight: Int
+        var lastUse: Int
+    }
+
+    private let source: ConfigSource
+    private let bounds: Bounds
+    private let loop: EventLoop
+    private let log: Log
+    private var entries: [String: Entry] = [:]
+    private var weight = 0
+    private var uses = 0
+    /// All changes up to this one are known; `nil` before the first answer.
+    private var revision: Int?
+    private var confirmedAt: ContinuousClock.Instant?
+    private var confirming: Flight<Void>?
+    private var loading: [String: Flight<Void>] = [:]
+    /// Something has changed since the question that is on its way was asked.
+    private var isNoticed = false
+
+    init(
+        _ source: ConfigSource,
+        within bounds: Bounds = Bounds(),
+        on loop: EventLoop,
+        log: Log
+    ) {
+        self.source = source
+        self.bounds = bounds
+        self.loop = loop
+        self.log = log
+    }
+
+    /// An app's template as it is now.
+    ///
+    /// - Parameters:
+    ///   - app: The app's id.
+    ///   - createdAt: When that app was created.
+    /// - Returns: What its clients get.
+    /// - Throws: `ConfigUnavailable` where Postgres does not say in time.
+    func config(of app: String, createdAt: Instant) async throws -> Known {
+        loop.checkIsolated()
+        let began = ContinuousClock.now
+        if let known = fresh(app, createdAt, since: began, now: began) { return known }
+        let deadline = began + bounds.patience
+        while ContinuousClock.now < deadline {
+            if revision == nil || entries[app]?.createdAt == createdAt {
+                try await confirm().wait()
+            } else {
+                try await load(app, createdAt).wait()
+            }
+            if let known = fresh(app, createdAt, since: began, now: .now) { return known }
+        }
+        throw ConfigUnavailable()
+    }
+
+    /// Something became current.
+    func noticed() {
+        guard !entries.isEmpty else { return }
+        isNoticed = true
+        if confirming == nil { confirm() }
+    }
+
+    private func fresh(
+        _ app: String,
+        _ createdAt: Instant,
+        since began: ContinuousClock.Instant,
+        now: ContinuousClock.Instant
+    ) -> Known? {
+        guard let entry = entries[app], entry.createdAt == createdAt else { return nil }
+        let askedAt = max(entry.askedAt, confirmedAt ?? entry.askedAt)
+        let age = now - askedAt
+        guard askedAt >= began || age <= bounds.trust else { return nil }
+        uses += 1
+        entries[app]?.lastUse = uses
+        if age > bounds.refreshAfter, confirming == nil { confirm() }
+        return entry.known
+    }
+
+    // MARK: Asking
+
+    @discardableResult
+    private func confirm() -> Flight<Void> {
+        if let confirming { return confirming }
+        isNoticed = false
+        let flight = flight()
+        confirming = flight
+        flight.start { [self] in
+            let changed = try await follow()
+            guard !flight.isOver else { return }
+            confirmedAt = max(flight.beganAt, confirmedAt ?? flight.beganAt)
+            // Those that were in use are there again when the next fetch comes.
+            for (app, createdAt) in changed { load(app, createdAt) }
+        } whenOver: { [self] result in
+            if confirming === flight { confirming = nil }
+            if !told(result), isNoticed { confirm() }
+        }
+        return flight
+    }
+
+    /// Asks what has changed, and forgets it.
+    private func follow() async throws -> [(app: String, createdAt: Instant)] {
+        let latest = try await source.revision()
+        guard var known = revision else {
+            revision = latest
+            return []
+        }
+        if latest < known {
+            // Another database, or one from a backup: nothing that is known of it counts.
+            entries = [:]
+            weight = 0
+            for flight in loading.values { flight.isOvertaken = true }
+            revision = latest
+        }
+        guard latest > known else { return [] }
+        var changed: [(app: String, createdAt: Instant)] = []
+        while true {
+            let heads = try await source.heads(known)
+            for head in heads {
+                if let createdAt = forget(head) { changed.append((head.app, createdAt)) }
+                known = max(known, head.revision)
+            }
+            if heads.count < ConfigSource.headsAtOnce { break }
+        }
+        revision = max(revision ?? 0, known, latest)
+        return changed
+    }
+
+    /// - Returns: When the app was created, of one whose template was here and is another now.
+    private func forget(_ head: ConfigHead) -> Instant? {
+        // What is being loaded may be from before.
+        loading[head.app]?.isOvertaken = true
+        guard let entry = entries[head.app], entry.known.version != head.currentVersion else {
+            return nil
+        }
+        remove(head.app)
+        return entry.createdAt
+    }
+
+    @discardableResult
+    private func load(_ app: String, _ createdAt: Instant) -> Flight<Void> {
+        if let flight = loading[app] { return flight }
+        let flight = flight()
+        loading[app] = flight
+        flight.start { [self] in
+            var askedAt = flight.beganAt
+            var made = try await compiled(try await source.current(app), of: app)
+            while flight.isOvertaken, !flight.isOver {
+                flight.isOvertaken = false
+                askedAt = .now
+                made = try await compiled(try await source.current(app), of: app)
+            }
+            guard !flight.isOver else { return }
+            keep(made, app, createdAt, askedAt)
+        } whenOver: { [self] result in
+            if loading[app] === flight { loading[app] = nil }
+            told(result)
+        }
+        return flight
+    }
+
+    private func flight() -> Flight<Void> {
+        Flight(on: loop, atMost: bounds.patience, orElse: ConfigUnavailable())
+    }
+
+    /// - Returns: Whether it failed.
+    @discardableResult
+    private func told(_ result: Result<Void, any Error>) -> Bool {
+        guard case .failure(let error) = result else { return false }
+        log.warning("templates cannot be read", [.error: .string("\(error)")])
+        return true
+    }
+
+    /// A large template is compiled on libuv's pool: others' fetches do not wait for it.
+    private func compiled(
+        _ current: ConfigSource.Current?,
+        of app: String
+    ) async throws -> (known: Known, weight: Int) {
+        guard let (version, json) = current else {
+            return (Known(version: 0, config: nil), 256)
+        }
+        return try await LargeWork.run(ofBytes: json.weightBytes, on: loop) {
+            try Self.compiled(json, version: version, of: app)
+        }
+    }
+
+    private static func compiled(
+        _ json: JSONValue,
+        version: Int,
+        of app: String
+    ) throws -> (known: Known, weight: Int) {
+        let template: ConfigTemplate
+        do throws(ConfigTemplateError) {
+            template = try ConfigTemplate(json, namespace: .firebase)
+        } catch {
+            throw StoredTemplateRefused(app: app, version: version, reason: error.description)
+        }
+        // Room for some hundred answers of a small template, and for some of a large one.
+        let answers = min(4 << 20, (64 << 10) + 8 * json.weightBytes)
+        let config = CompiledConfig(
+            template,
+            app: app,
+            version: version,
+            digest: sha256,
+            cacheBytes: answers
+        )
+        return (
+            Known(version: version, config: config),
+            answers + 4 * json.weightBytes + template.patternBytes
+        )
+    }
+
+    // MARK: Keeping
+
+    private func keep(
+        _ made: (known: Known, weight: Int),
+        _ app: String,
+        _ createdAt: Instant,
+        _ askedAt: ContinuousClock.Instant
+    ) {
+        remove(app)
+        while weight + made.weight > bounds.weight,
+            let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse })
+        {
+            remove(oldest.key)
+        }
+        uses += 1
+        weight += made.weight
+        entries[app] = Entry(
+            known: made.known,
+            createdAt: createdAt,
+            askedAt: askedAt,
+            weight: made.weight,
+            lastUse: uses
+        )
+    }
+
+    private func remove(_ app: String) {
+        if let entry = entries.removeValue(forKey: app) { weight -= entry.weight }
+    }
+}
+
+/// Postgres does not say what is current.
+struct ConfigUnavailable: Error, Equatable {}
+
+/// What is kept as good does not hold for this version of the program.
+struct StoredTemplateRefused: Error, Equatable {
+    let app: String
+    let version: Int
+    let reason: String
+}

@@ -1,0 +1,113 @@
+import EventLoop
+import Observability
+import PushEvents
+import PushStorage
+import RemoteConfig
+import ServiceKit
+
+/// Looks at what others wrote into the table before it counts: a template that holds becomes current
+/// and is told of as one that was published here; one that does not is marked with the reason.
+///
+/// Shutdown: between two rows.
+actor ConfigRowChecker: ServicePart {
+    private nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "config-rows"
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
+
+    /// How long without a word it waits before it looks by itself.
+    private static let idleWait = Duration.seconds(2)
+    /// As a request that publishes may have.
+    static let maximumBytes = 8 << 20
+
+    private let database: PushDatabase
+    private let topics: KafkaTopics
+    private let log: Log
+    private let counters: [ConfigVersionState: Counter]
+    private nonisolated let worker: ClaimWorker
+
+    init(database: PushDatabase, topics: KafkaTopics, runtime: ServiceRuntime) {
+        loop = runtime.mainLoop
+        self.database = database
+        self.topics = topics
+        log = runtime.log
+        counters = [
+            .good: runtime.metrics.counter(.configRows, ["result": "good"]),
+            .refused: runtime.metrics.counter(.configRows, ["result": "refused"]),
+        ]
+        worker = ClaimWorker(
+            "templates that others wrote cannot be looked at",
+            wokenBy: Bell(on: runtime.mainLoop),
+            listening: { ring in
+                try await database.onNotification(.configRows) { _ in ring() }
+            },
+            on: runtime.mainLoop,
+            log: runtime.log
+        )
+    }
+
+    func run() async throws {
+        guard (try? await database.untilReady()) != nil else { return }
+        await worker.run {
+            let (topics, loop) = (topics, loop)
+            let checked = try await database.config.checkNext(
+                maximumBytes: Self.maximumBytes,
+                verdict: { await Self.verdict($0, on: loop) }
+            ) { stored in
+                ConfigPublished(
+                    project: stored.app,
+                    namespace: stored.namespace,
+                    version: stored.version,
+                    updateType: stored.updateType
+                )
+                .record(topics)
+            }
+            guard let checked else { return .sleep(atMost: Self.idleWait) }
+            tell(checked)
+            return .again
+        }
+    }
+
+    /// Why a row does not hold; `nil` where it does.
+    private static func verdict(
+        _ row: ConfigStore.UncheckedConfigVersion,
+        on loop: EventLoop
+    ) async -> String? {
+        guard let namespace = ConfigNamespace(rawValue: row.stored.namespace) else {
+            return "the namespace is unknown"
+        }
+        guard let text = row.template else {
+            return "the template is larger than \(maximumBytes) bytes"
+        }
+        guard row.stored.description.unicodeScalars.count <= 1024 else {
+            return "the description is longer than 1024 characters"
+        }
+        do {
+            _ = try await LargeWork.run(ofBytes: text.utf8.count, on: loop) {
+                try FirebaseSurface.template(Array(text.utf8), namespace)
+            }
+            return nil
+        } catch let error as ConfigTemplateError {
+            return error.description
+        } catch {
+            return "the template cannot be read"
+        }
+    }
+
+    private func tell(_ checked: StoredConfigVersion) {
+        counters[checked.state]?.add()
+        guard let reason = checked.reason else { return }
+        log.warning(
+            "a template that was written into the table is not served",
+            [
+                .app: .string(checked.app),
+                .name: .string(checked.namespace),
+                .version: .integer(checked.version),
+                .reason: .string(reason),
+            ]
+        )
+    }
+}

@@ -1,0 +1,118 @@
+import Cryptography
+import Door
+import HTTPServer
+import PushStorage
+
+/// Who publishes templates, or reads them with the same right.
+enum Publisher: Equatable, Sendable {
+    case token(name: String, isReadOnly: Bool)
+    case master
+
+    var name: String {
+        switch self {
+        case .token(let name, _): name
+        case .master: AuditTrail.masterKeyActor
+        }
+    }
+
+    /// As versions have it: clients demand an address of each.
+    func user(of app: String) -> ConfigUser { ConfigUser(name: name, email: "\(name)@\(app)") }
+}
+
+extension FirebaseSurface {
+    /// Lets a publisher in: by a config token, or by the master key.
+    ///
+    /// - Throws: 401 for a bearer that is nobody's token, and where nobody says who calls; 403 for all
+    ///   else that opens nothing here: a token or a key of another app, and keys of clients.
+    func publisher(
+        _ request: HTTPServerRequest,
+        _ visit: Visit
+    ) async throws -> (caller: Caller, publisher: Publisher) {
+        let project = request.pathParameters["project"] ?? ""
+        let authorization = request.headers.all("authorization")
+        guard authorization.count < 2 else {
+            _ = visit.refusal()
+            throw FirebaseError.unauthenticated
+        }
+        if let token = authorization.first.flatMap(Self.bearer) {
+            return try await publisher(token, of: project, visit)
+        }
+        do {
+            if authorization.first != nil || Self.namesApp(request) {
+                let proof = try Proof(project: project, headers: request.headers)
+                let caller = try await visit.admit(proof)
+                guard caller.isMaster else { throw FirebaseError.permissionDenied }
+                return (caller, .master)
+            }
+            guard let key = Self.clientKey(of: request) else {
+                throw visit.refusal()
+            }
+            // A client's key: counted like any, and never enough.
+            _ = try await visit.admit(Proof(project: project, clientKey: key))
+            throw FirebaseError.permissionDenied
+        } catch Refusal.unauthorized
+            where authorization.first?.lowercased().hasPrefix("basic ") != true
+            && !Self.namesApp(request) && Self.clientKey(of: request) == nil
+        {
+            throw FirebaseError.unauthenticated
+        }
+    }
+
+    private func publisher(
+        _ token: String,
+        of project: String,
+        _ visit: Visit
+    ) async throws -> (caller: Caller, publisher: Publisher) {
+        let digest = sha256(Array(token.utf8))
+        do {
+            let caller = try await visit.admit(Proof(project: project, configToken: digest))
+            guard case .configToken(let name, let isReadOnly) = caller.credential else {
+                throw Refusal.unauthorized
+            }
+            return (caller, .token(name: name, isReadOnly: isReadOnly))
+        } catch Refusal.unauthorized {
+            // Whose token it is says nothing of this project.
+            throw try await database.configTokens.isKnown(digest)
+                ? FirebaseError.permissionDenied : .unauthenticated
+        }
+    }
+
+    /// Lets a client in: by an app key, by an API key that is linked to the app, or by what Carillon's
+    /// other surfaces take.
+    ///
+    /// - Throws: 403, whatever is missing or wrong.
+    func client(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+        let project = request.pathParameters["project"] ?? ""
+        if let key = Self.clientKey(of: request) {
+            return try await visit.admit(Proof(project: project, clientKey: key))
+        }
+        guard Self.namesApp(request) || request.header("authorization") != nil else {
+            throw visit.refusal()
+        }
+        let proof: Proof
+        do throws(Refusal) {
+            proof = try Proof(project: project, headers: request.headers)
+        } catch {
+            throw error == .unauthorized ? visit.refusal() : error
+        }
+        return try await visit.admit(proof)
+    }
+
+    /// What stands behind `Bearer `.
+    private static func bearer(_ header: String) -> String? {
+        let parts = header.split(separator: " ", maxSplits: 1)
+        guard parts.count == 2, parts[0].lowercased() == "bearer" else { return nil }
+        return String(parts[1])
+    }
+
+    private static func namesApp(_ request: HTTPServerRequest) -> Bool {
+        request.header("x-lc-id") != nil || request.header("x-avoscloud-application-id") != nil
+    }
+
+    /// An empty one is none, and hides no other.
+    static func clientKey(of request: HTTPServerRequest) -> String? {
+        let keys = request.query.lazy.filter { $0.name == "key" }.map(\.value)
+        return keys.first { !$0.isEmpty }
+            ?? request.header("x-goog-api-key").flatMap { $0.isEmpty ? nil : $0 }
+    }
+}

@@ -1,0 +1,330 @@
+import Door
+import HTTPServer
+import JSON
+import PushCore
+import PushEvents
+import PushStorage
+import RemoteConfig
+
+/// What publishers ask.
+extension FirebaseSurface {
+    private typealias Answer =
+        @Sendable (HTTPServerRequest, PublisherCall) async throws -> HTTPServerResponse
+
+    /// One request of a publisher, about one template.
+    struct PublisherCall: Sendable {
+        let caller: Caller
+        let publisher: Publisher
+        let namespace: ConfigNamespace
+        let visit: Visit
+
+        var app: String { caller.appID }
+        var user: ConfigUser { publisher.user(of: app) }
+
+        func requireWriting() throws(FirebaseError) {
+            if case .token(_, isReadOnly: true) = publisher { throw FirebaseError.readOnly }
+        }
+    }
+
+    var publisherRoutes: [SurfaceRoute] {
+        let templates: [(HTTPMethod, String, Answer)] = [
+            (.get, "remoteConfig", { try await template($0, $1) }),
+            (.put, "remoteConfig", { try await publish($0, $1) }),
+            (.get, "remoteConfig:listVersions", { try await versions($0, $1) }),
+            (.post, "remoteConfig:rollback", { try await rollBack($0, $1) }),
+            (.get, "remoteConfig:downloadDefaults", { try await defaults($0, $1) }),
+        ]
+        let server: [(HTTPMethod, String, Answer)] = [
+            (.get, "serverRemoteConfig", { try await template($0, $1) })
+        ]
+        return [route(.get, Self.project, .firebase, { try await project($0, $1) })]
+            + templates.flatMap { method, path, answer in
+                [
+                    route(method, "\(Self.project)/\(path)", .firebase, answer),
+                    route(method, Self.path(.firebase, path), .firebase, answer),
+                    route(method, Self.path(.server, path), .server, answer),
+                ]
+            }
+            + server.map { route($0, Self.path(.server, $1), .server, $2) }
+    }
+
+    static func path(_ namespace: ConfigNamespace, _ rest: String) -> String {
+        "\(project)/namespaces/\(namespace.rawValue)/\(rest)"
+    }
+
+    private func route(
+        _ method: HTTPMethod,
+        _ path: String,
+        _ namespace: ConfigNamespace,
+        _ answer: @escaping Answer
+    ) -> SurfaceRoute {
+        SurfaceRoute(
+            method,
+            path,
+            appName: "project",
+            maximumBodyBytes: Self.maximumTemplateBytes,
+            handler: .anybody { request, visit in
+                let (caller, publisher) = try await publisher(request, visit)
+                var request = request
+                try request.decodeBody()
+                return try await answer(
+                    request,
+                    PublisherCall(
+                        caller: caller,
+                        publisher: publisher,
+                        namespace: namespace,
+                        visit: visit
+                    )
+                )
+            }
+        )
+    }
+
+    // MARK: Reading
+
+    /// `GET /v1/projects/{p}`: Firebase's command puts the number into its paths.
+    private func project(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        let names = call.caller.projectNames
+        let asked = request.pathParameters["project"] ?? call.app
+        let isNumber = { (name: String) in name.wholeNumber != nil }
+        return .json([
+            "projectId": .string(
+                isNumber(asked) ? names.first { !isNumber($0) } ?? call.app : asked
+            ),
+            "projectNumber": .string(names.first(where: isNumber) ?? call.app),
+            "lifecycleState": "ACTIVE",
+        ])
+    }
+
+    private func template(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        var version: Int?
+        if let text = request.queryValue("versionNumber"), !text.isEmpty {
+            guard let number = text.wholeNumber else {
+                throw FirebaseError.invalid("versionNumber must be a version's number")
+            }
+            version = number
+        }
+        let stored = try await database.config.version(
+            call.app,
+            call.namespace.rawValue,
+            version
+        )
+        if let stored { return TemplateAnswer.response(stored, call.namespace) }
+        guard version ?? 0 == 0 else { throw FirebaseError.versionNotFound }
+        if version == 0 {
+            let head = try await database.config.head(call.app, call.namespace.rawValue)
+            guard head.currentVersion == 0 else { throw FirebaseError.versionNotFound }
+        }
+        return TemplateAnswer.response(
+            ConfigTemplate.empty.object,
+            version: ["versionNumber": "0"],
+            etag: TemplateAnswer.etag(call.app, call.namespace, 0)
+        )
+    }
+
+    private func versions(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        let page = try VersionPage(request)
+        let found = try await database.config.versions(
+            call.app,
+            call.namespace.rawValue,
+            page.filter
+        )
+        var object: JSONObject = [
+            "versions": .array(found.map { .object($0.json) })
+        ]
+        if let last = found.last, found.count == page.filter.limit, last.version > 1 {
+            var rest = page.filter
+            rest.before = last.version
+            rest.limit = 1
+            let more = try await database.config.versions(call.app, call.namespace.rawValue, rest)
+            if !more.isEmpty { object["nextPageToken"] = .string(page.next(after: last.version)) }
+        }
+        return .json(.object(object))
+    }
+
+    private func defaults(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        guard let format = request.queryValue("format").flatMap(DefaultsFormat.init(rawValue:))
+        else { throw FirebaseError.invalid("format must be JSON, PLIST or XML") }
+        let stored = try await database.config.version(call.app, call.namespace.rawValue)
+        let template =
+            try stored?.template.map { try ConfigTemplate($0, namespace: call.namespace) } ?? .empty
+        return HTTPServerResponse(
+            status: 200,
+            headers: [
+                "Content-Type": format.contentType,
+                "ETag": TemplateAnswer.etag(call.app, call.namespace, stored?.version ?? 0),
+            ],
+            body: format.render(template.defaults)
+        )
+    }
+
+    // MARK: Publishing
+
+    private func publish(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        try call.requireWriting()
+        let isValidation = try Self.isValidation(request)
+        let (body, namespace) = (request.body, call.namespace)
+        let template = try await LargeWork.run(ofBytes: body.count, on: loop) {
+            try Self.template(body, namespace)
+        }
+        guard let expected = Self.expected(request, call) else {
+            let head = try await database.config.head(call.app, call.namespace.rawValue)
+            throw FirebaseError.versionMismatch(
+                expected: "named by If-Match",
+                found: head.currentVersion,
+                project: request.pathParameters["project"] ?? ""
+            )
+        }
+        if isValidation { return try await validate(template, expected, call) }
+        let new = NewConfigVersion(
+            app: call.app,
+            namespace: call.namespace.rawValue,
+            template: template.object,
+            description: template.versionDescription,
+            user: call.user
+        )
+        let stored = try await turns.take(of: call.app, for: request.caller) {
+            try await database.config.publish(new, expecting: expected, record: record(of: call))
+        }
+        return published(stored, call)
+    }
+
+    /// - Throws: `ConfigVersionMismatch`.
+    private func validate(
+        _ template: ConfigTemplate,
+        _ expected: ExpectedConfigVersion,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        let head = try await database.config.head(call.app, call.namespace.rawValue)
+        if case .version(let version) = expected, version != head.currentVersion {
+            throw ConfigVersionMismatch(expected: version, found: head.currentVersion)
+        }
+        var version: JSONObject = ["versionNumber": .string(String(head.currentVersion))]
+        if !template.versionDescription.isEmpty {
+            version["description"] = .string(template.versionDescription)
+        }
+        return TemplateAnswer.response(
+            template.object,
+            version: version,
+            etag: TemplateAnswer.etag(call.app, call.namespace, head.currentVersion) + "-0"
+        )
+    }
+
+    private func rollBack(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) async throws -> HTTPServerResponse {
+        try call.requireWriting()
+        let target = try Self.rollbackTarget(request)
+        let stored = try await turns.take(of: call.app, for: request.caller) {
+            try await database.config.rollBack(
+                call.app,
+                call.namespace.rawValue,
+                to: target,
+                by: call.user,
+                record: record(of: call)
+            )
+        }
+        return published(stored, call)
+    }
+
+    private func published(
+        _ stored: StoredConfigVersion,
+        _ call: PublisherCall
+    ) -> HTTPServerResponse {
+        call.visit.note("\(stored.namespace)/\(stored.version)")
+        if let type = ConfigUpdateType(rawValue: stored.updateType) { figures.published(type) }
+        return TemplateAnswer.response(stored, call.namespace)
+    }
+
+    private func record(
+        of call: PublisherCall
+    ) -> @Sendable (Int, ConfigUpdateType) -> OutgoingRecord {
+        let (app, namespace, topics) = (call.app, call.namespace.rawValue, topics)
+        return { version, type in
+            ConfigPublished(
+                project: app,
+                namespace: namespace,
+                version: version,
+                updateType: type.rawValue
+            ).record(topics)
+        }
+    }
+
+    // MARK: What a request says
+
+    /// `validate_only` as clients write it, `validateOnly` as the documentation does.
+    private static func isValidation(_ request: HTTPServerRequest) throws(FirebaseError) -> Bool {
+        var isValidation = false
+        for (name, value) in request.query
+        where ["validate_only", "validateonly"].contains(name.lowercased()) {
+            switch value.lowercased() {
+            case "false", "0": continue
+            case "true", "1", "": isValidation = true
+            default: throw .invalid("\(name) must be true or false")
+            }
+        }
+        return isValidation
+    }
+
+    /// - Returns: `nil` where there is no `If-Match`, or one that is no version's.
+    private static func expected(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall
+    ) -> ExpectedConfigVersion? {
+        let tags = request.headers.all("if-match")
+        guard tags.count == 1, let tag = tags.first else { return nil }
+        if tag == "*" { return .any }
+        return TemplateAnswer.version(ofETag: tag, call.app, call.namespace).map { .version($0) }
+    }
+
+    /// A small body can be millions of arrays.
+    private static let maximumValues = 500_000
+    private static let maximumDepth = 64
+
+    static func template(
+        _ body: [UInt8],
+        _ namespace: ConfigNamespace
+    ) throws -> ConfigTemplate {
+        try ConfigTemplate(try json(body), namespace: namespace)
+    }
+
+    private static func json(_ body: [UInt8]) throws(FirebaseError) -> JSONValue {
+        do throws(JSONError) {
+            return try JSONValue.parse(
+                body,
+                maximumDepth: maximumDepth,
+                maximumValues: maximumValues
+            )
+        } catch {
+            throw .invalidTemplate("the body is not JSON: \(error.description)")
+        }
+    }
+
+    /// Firebase's command sends it in the query and no body, the SDKs in the body; a number or text.
+    private static func rollbackTarget(_ request: HTTPServerRequest) throws(FirebaseError) -> Int {
+        var target = request.queryValue("versionNumber")?.wholeNumber
+        if !request.body.isEmpty, let value = try json(request.body)["versionNumber"] {
+            target = value.integer ?? value.string?.wholeNumber
+        }
+        guard let target, target > 0 else {
+            throw .invalid("versionNumber must be a version's number")
+        }
+        return target
+    }
+}

@@ -1,0 +1,69 @@
+import HTTPServer
+import JSON
+import PushCore
+import PushStorage
+import RemoteConfig
+
+/// Templates and their versions as Firebase's clients read them.
+enum TemplateAnswer {
+    /// Of a version of an app's template in a namespace: `etag-<app>-<version>`.
+    static func etag(_ app: String, _ namespace: ConfigNamespace, _ version: Int) -> String {
+        switch namespace {
+        case .firebase: "etag-\(app)-\(version)"
+        case .server: "etag-\(app)-\(namespace.rawValue)-\(version)"
+        }
+    }
+
+    /// The version that an `If-Match` names; `nil` for what is no ETag of this template, that of a
+    /// validation among it.
+    static func version(
+        ofETag text: String,
+        _ app: String,
+        _ namespace: ConfigNamespace
+    ) -> Int? {
+        var text = text[...]
+        if text.count >= 2, text.first == "\"", text.last == "\"" {
+            text = text.dropFirst().dropLast()
+        }
+        let head = etag(app, namespace, 0).dropLast()
+        guard text.utf8.starts(with: head.utf8) else { return nil }
+        return text.dropFirst(head.count).wholeNumber
+    }
+
+    /// A template, with its version.
+    static func response(
+        _ template: JSONObject,
+        version: JSONObject,
+        etag: String
+    ) -> HTTPServerResponse {
+        var object = template
+        object["version"] = .object(version)
+        return HTTPServerResponse(
+            status: 200,
+            headers: ["Content-Type": "application/json; charset=UTF-8", "ETag": etag],
+            body: object.bytes
+        )
+    }
+
+    static func response(
+        _ stored: StoredConfigVersion,
+        _ namespace: ConfigNamespace
+    ) -> HTTPServerResponse {
+        response(
+            stored.template?.object ?? [:],
+            version: stored.json,
+            etag: etag(stored.app, namespace, stored.version)
+        )
+    }
+}
+
+extension StringProtocol {
+    /// A whole number in decimal digits as they are usually written: `Int` also takes a sign and
+    /// zeros before it.
+    var wholeNumber: Int? {
+        guard utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
+            utf8.count == 1 || utf8.first != UInt8(ascii: "0")
+        else { return nil }
+        return Int(self)
+    }
+}

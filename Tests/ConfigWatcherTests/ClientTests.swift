@@ -1,0 +1,78 @@
+import HTTPServer
+import JSON
+import Testing
+
+@testable import ConfigWatcher
+
+@Suite("What clients are told, and how often they may ask")
+struct ClientTests {
+    @Test("Each object is one line of its own, and has the version")
+    func lines() throws {
+        let news = ConfigStream.Form.lines.news(of: 8)
+        #expect(
+            String(decoding: news, as: UTF8.self) == "{\"latestTemplateVersionNumber\":\"8\"}\n"
+        )
+        #expect(ConfigStream.Form.lines.beat == Array("\n".utf8))
+        let last = ConfigStream.Form.lines.farewell(at: 8, retryAfter: 12)
+        #expect(last.last == UInt8(ascii: "\n") && !last.dropLast().contains(UInt8(ascii: "\n")))
+        let object = try JSONValue.parse(last)
+        #expect(object == ["latestTemplateVersionNumber": "8", "retryIntervalSeconds": 12])
+    }
+
+    @Test("Events carry the version as their id")
+    func events() {
+        let form = ConfigStream.Form.events
+        let news = String(decoding: form.news(of: 8), as: UTF8.self)
+        #expect(
+            news.split(separator: "\n").sorted() == [
+                #"data: {"CONFIG_STATE":"STALE","CONFIG_VERSION":"8"}"#, "event: config", "id: 8",
+            ]
+        )
+        #expect(news.hasSuffix("\n\n"))
+        #expect(form.beat == Array(":\n\n".utf8))
+        #expect(form.farewell(at: 8, retryAfter: 12) == Array("retry: 12000\n\n".utf8))
+    }
+
+    @Test(
+        "A client's key is the query's or a header's; an empty one is none",
+        arguments: [
+            ("?key=good", nil, "good"), ("?key=good", "other", "good"), ("", "good", "good"),
+            ("?key=", "good", "good"), ("?key=good", "", "good"), ("?key=", "", nil),
+            ("?key=", nil, nil), ("", nil, nil),
+        ] as [(String, String?, String?)]
+    )
+    func keys(query: String, header: String?, key: String?) throws {
+        var headers: HTTPHeaders = [:]
+        if let header { headers["X-Goog-Api-Key"] = header }
+        let request = try HTTPServerRequest(.post, "/fetch" + query, headers: headers)
+        #expect(FirebaseSurface.clientKey(of: request) == key)
+    }
+
+    @Test("An instance has its fetches an hour, whatever others ask")
+    func fetchLimits() {
+        let limits = FetchLimits()
+        let now = ContinuousClock.now
+        func take(
+            _ fetcher: FetchLimits.Fetcher,
+            _ app: String = "shop",
+            limit: Int = 3,
+            after passed: Duration = .zero
+        ) -> Int? {
+            limits.take(fetcher, of: app, limit: limit, now: now + passed)
+        }
+        for _ in 0..<3 { #expect(take(.instance("one")) == nil) }
+        #expect(take(.instance("one")) == 1200)
+        #expect(take(.instance("two")) == nil)
+        #expect(take(.instance("one"), "other") == nil)
+        #expect(take(.address("one")) == nil)
+        #expect(take(.instance("one"), limit: 0) == nil)
+        #expect(take(.instance("one"), after: .seconds(1201)) == nil)
+        // Equal by Unicode, and not the same.
+        for _ in 0..<3 { #expect(take(.instance("\u{e9}")) == nil) }
+        #expect(take(.instance("e\u{301}")) == nil)
+        let long = String(repeating: "x", count: 1000)
+        for _ in 0..<3 { #expect(take(.instance(long)) == nil) }
+        #expect(take(.instance(long)) != nil)
+        #expect(take(.instance(long + "x")) == nil)
+    }
+}

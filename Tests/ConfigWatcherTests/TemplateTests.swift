@@ -1,0 +1,88 @@
+import Door
+import HTTPServer
+import PushCore
+import PushStorage
+import RemoteConfig
+import Testing
+
+@testable import ConfigWatcher
+
+@Suite("What publishers' requests say")
+struct TemplateTests {
+    @Test(
+        "An If-Match names one version of one template, with or without quotes",
+        arguments: [
+            ("etag-shop-8", 8), ("\"etag-shop-8\"", 8), ("etag-shop-0", 0), ("etag-shop-8-0", nil),
+            ("etag-shop-08", nil), ("etag-shop-+8", nil), ("etag-shop-", nil),
+            ("etag-shops-8", nil),
+            ("etag-shop-firebase-server-8", nil), ("8", nil), ("", nil), ("\"", nil),
+            ("W/\"etag-shop-8\"", nil), ("etag-shop-99999999999999999999", nil),
+        ] as [(String, Int?)]
+    )
+    func etags(text: String, version: Int?) {
+        #expect(TemplateAnswer.version(ofETag: text, "shop", .firebase) == version)
+    }
+
+    @Test("Each namespace has ETags of its own")
+    func etagsOfNamespaces() {
+        for namespace in ConfigNamespace.allCases {
+            let etag = TemplateAnswer.etag("shop", namespace, 12)
+            #expect(TemplateAnswer.version(ofETag: etag, "shop", namespace) == 12)
+        }
+        #expect(TemplateAnswer.etag("shop", .server, 12) == "etag-shop-firebase-server-12")
+    }
+
+    private func page(_ query: String) throws -> VersionPage {
+        try VersionPage(try HTTPServerRequest(.get, "/versions?" + query))
+    }
+
+    @Test("A page's token says what the page before it was asked with")
+    func pageTokens() throws {
+        let first = try page(
+            "pageSize=2&endVersionNumber=40&startTime=2026-01-02T03:04:05.678Z"
+                + "&endTime=2026-02-01T00:00:00%2B01:00"
+        )
+        #expect(first.filter.limit == 2 && first.filter.endVersion == 40)
+        #expect(first.filter.startTime?.iso8601 == "2026-01-02T03:04:05.678Z")
+        #expect(first.filter.endTime?.iso8601 == "2026-01-31T23:00:00.000Z")
+        let next = try page("pageSize=3&pageToken=" + first.next(after: 39))
+        #expect(next.filter.before == 39 && next.filter.limit == 3)
+        #expect(next.filter.endVersion == 40)
+        #expect(next.filter.startTime == first.filter.startTime)
+        #expect(next.filter.endTime == first.filter.endTime)
+        let plain = try page("pageToken=" + (try page("")).next(after: 7))
+        #expect(plain.filter.before == 7 && plain.filter.startTime == nil)
+    }
+
+    @Test(
+        "A list parameter that cannot be used is refused",
+        arguments: [
+            "pageSize=0", "pageSize=301", "pageSize=x", "pageSize=-1", "endVersionNumber=0",
+            "endVersionNumber=1.5", "startTime=yesterday", "endTime=2026-01-01", "pageToken=7",
+            "pageToken=x.-.-.-", "pageToken=0.-.-.-", "pageToken=7.x.-.-", "pageToken=7.-.-.-.-",
+        ]
+    )
+    func unusablePages(query: String) {
+        let error = #expect(throws: FirebaseError.self) { _ = try page(query) }
+        #expect(error?.code == 400 && error?.status == .invalidArgument)
+    }
+
+    @Test("Errors have Google's form, and refusals tell nothing of whether there is such a project")
+    func errors() throws {
+        let mismatch = FirebaseError.versionMismatch(expected: "6", found: 8, project: "shop")
+        #expect(
+            String(decoding: mismatch.response.body, as: UTF8.self)
+                == #"{"error":{"code":400,"message":"[VERSION_MISMATCH]: Expected version 6, "#
+                + #"found 8 for project: shop","status":"FAILED_PRECONDITION"}}"#
+        )
+        for refusal in [Refusal.unauthorized, .signatureTooOld, .masterKeyNeeded(for: "this")] {
+            #expect(FirebaseError(refusal) == .permissionDenied)
+        }
+        let limited = FirebaseError(.tooManyRequests(retryAfterSeconds: 7)).response
+        #expect(limited.status == 429 && limited.headers["retry-after"] == "7")
+        let away = FirebaseError(.unavailable).response
+        #expect(away.status == 503 && away.headers["retry-after"] == "1")
+        let large = FirebaseError(.problem(HTTPProblem(status: 413, detail: "too much")))
+        #expect(large.code == 413 && large.status == .invalidArgument)
+    }
+}
