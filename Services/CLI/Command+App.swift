@@ -84,11 +84,13 @@ extension Command {
         let database = try await context.database()
         let app = try await existing(try arguments.operand(0, "app"), database)
         let credentials = try await database.credentials.list(app: app.id)
+        let links = try await database.appLinks.list(app.id)
         let installations = try await database.installations.count(app: app.id)
         if arguments.has("--json") {
             var object = shown(app)
             object["installations"] = JSONValue(installations)
             object["credentials"] = .array(credentials.map { .object(shownCredential($0)) })
+            object["links"] = .array(links.map { .object($0.json) })
             Terminal.say(.object(object))
             return 0
         }
@@ -106,6 +108,7 @@ extension Command {
         if credentials.isEmpty {
             rows.append(["credential", "none: carillon credentials set …"])
         }
+        for link in links { rows.append(["link", link.shown]) }
         Terminal.say(Terminal.table(rows))
         return 0
     }

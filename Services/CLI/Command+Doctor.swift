@@ -11,9 +11,10 @@ extension Command {
     static let doctor = Command(
         words: ["doctor"],
         summary: "checks what the services need, and says what is wrong with it",
-        options: [json]
+        options: [groupOption, json]
     ) { arguments, context in
-        var doctor = Doctor(context: context)
+        let groups = try groups(arguments.values("--group"), everywhere: try context.groupID())
+        var doctor = Doctor(context: context, groups: groups)
         await doctor.examine()
         if arguments.has("--json") {
             Terminal.say([
@@ -27,6 +28,7 @@ extension Command {
                         ]
                     }
                 ),
+                "groups": .array(doctor.lags.map(\.json)),
             ])
         } else {
             Terminal.say(
@@ -38,27 +40,36 @@ extension Command {
 }
 
 /// One look at everything; a check that fails does not keep the others from being made.
-private struct Doctor {
+struct Doctor {
     enum Status: String, Equatable {
         case ok, warning, failed
     }
 
-    struct Finding {
+    struct Finding: Equatable {
         let name: String
         let status: Status
         let detail: String
     }
 
     let context: CommandContext
+    /// The consumer groups that are not their services' defaults.
+    let groups: [KafkaTopicReader: String]
     private(set) var findings: [Finding] = []
+    /// How far each group is behind, by topic; those of the groups that could be asked for.
+    var lags: [GroupLag] = []
 
-    init(context: CommandContext) { self.context = context }
+    init(context: CommandContext, groups: [KafkaTopicReader: String]) {
+        self.context = context
+        self.groups = groups
+    }
 
     var hasFailures: Bool { findings.contains { $0.status == .failed } }
 
-    private mutating func found(_ name: String, _ status: Status, _ detail: String) {
-        findings.append(Finding(name: name, status: status, detail: detail))
+    mutating func found(_ name: String, _ status: Status, _ detail: String) {
+        found(Finding(name: name, status: status, detail: detail))
     }
+
+    mutating func found(_ finding: Finding) { findings.append(finding) }
 
     mutating func examine() async {
         let providers = examineProviders()
@@ -68,6 +79,7 @@ private struct Doctor {
         do {
             try await examineApps(database, keys, providers)
             try await examineWork(database)
+            try await examineConfig(database)
         } catch {
             found("postgres", .failed, "\(error)")
         }
@@ -111,6 +123,7 @@ private struct Doctor {
                     found("topic \(name)", .failed, "missing: run carillon migrate")
                 }
             }
+            try await examineGroups(cluster)
         } catch {
             found("kafka", .failed, "\(error)")
         }
@@ -179,6 +192,7 @@ private struct Doctor {
             } else {
                 found("app \(app.id)", .ok, "\(own.count) credential(s)")
             }
+            try await examineLinks(of: app.id, own, database)
             try await examineDevices(of: app.id, own, database)
             guard let keys else { continue }
             for credential in own { examine(credential, keys, providers) }

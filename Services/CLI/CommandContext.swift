@@ -73,12 +73,22 @@ final class CommandContext: Sendable {
 
     func partitions() throws -> Int { try reader.value(of: Self.partitions) }
 
+    private static let groupID = Setting<String>(
+        "KAFKA_GROUP_ID",
+        takes: "a consumer group's name",
+        shown: "each service's own",
+        "the group of every service that doctor looks at; --group tells them apart"
+    )
+
+    /// What the environment says of the services' groups, where it says anything.
+    func groupID() throws -> String? { try reader.optional(Self.groupID) }
+
     func providers() throws -> ProviderConfiguration { try ProviderConfiguration(reader) }
 
     static let variables =
         [ConfigurationReader.file.entry] + DatabaseConfiguration.Variable.all
-        + [KeyRing.variable.entry] + KafkaConfiguration.Variable.all + [partitions.entry]
-        + ProviderConfiguration.Variable.all
+        + [KeyRing.variable.entry] + KafkaConfiguration.Variable.all
+        + [partitions.entry, groupID.entry] + ProviderConfiguration.Variable.all
 
     /// The text of a file that an option names.
     func file(_ path: String, _ option: String) throws -> String {

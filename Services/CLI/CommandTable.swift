@@ -5,8 +5,11 @@ import Settings
 enum CommandTable {
     static let all: [Command] = [
         .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
+        .appLink, .appUnlink,
         .credentialsSetAPNs, .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS,
         .credentialsList, .credentialsCheck, .credentialsRemove,
+        .configGet, .configPut, .configVersions, .configRollback, .configStatus,
+        .configTokenCreate, .configTokenList, .configTokenRemove,
         .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appFields, .appIndex,
         .installationsList, .installationsShow, .installationsRestore,
@@ -15,7 +18,7 @@ enum CommandTable {
 
     /// In the contract, not in this version: refused by name.
     static let planned: [String] = [
-        "app link", "push explain",
+        "push explain",
         "dead-letters list", "dead-letters show", "dead-letters replay", "ingest type",
         "identity set-secret",
     ]

@@ -46,13 +46,27 @@ extension Command {
         switch request.audience {
         case .tokens(let tokens):
             return Dictionary(tokens.map { ($0.platform, 1) }, uniquingKeysWith: +)
+        case .topic(let topic):
+            guard let database else { return nil }
+            var counts = try await reachable(topic.selectors, in: app, database)
+            let credentials = try await database.credentials.list(app: app)
+            if credentials.contains(where: { $0.platform == .fcm }) { counts[.fcm] = 1 }
+            return counts
         case .installations(let selectors):
             guard let database else { return nil }
-            do {
-                return try await database.installations.explain(app: app, selectors).reachable
-            } catch let error as WhereError {
-                throw ArgumentsError("where: \(error.description)")
-            }
+            return try await reachable(selectors, in: app, database)
+        }
+    }
+
+    private static func reachable(
+        _ selectors: PushRequest.Selectors,
+        in app: String,
+        _ database: PushDatabase
+    ) async throws -> [Platform: Int] {
+        do {
+            return try await database.installations.explain(app: app, selectors).reachable
+        } catch let error as WhereError {
+            throw ArgumentsError("where: \(error.description)")
         }
     }
 
@@ -78,7 +92,7 @@ extension PushRequest {
     /// No selector narrows it.
     var isForEveryone: Bool {
         switch audience {
-        case .tokens: false
+        case .tokens, .topic: false
         case .installations(let selectors):
             selectors.channels == nil && selectors.identities == nil
                 && selectors.installations == nil && selectors.condition == nil

@@ -31,6 +31,25 @@ enum Terminal {
         return readLine(strippingNewline: true)
     }
 
+    /// Writes a file, over one that is there.
+    ///
+    /// - Returns: Whether all of it is written.
+    static func write(_ bytes: [UInt8], toFile path: String) -> Bool {
+        let descriptor = unsafe open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o666)
+        guard descriptor >= 0 else { return false }
+        var isWritten = true
+        var rest = bytes[...]
+        while isWritten, !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { buffer in
+                unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
+            }
+            if count < 0 && errno == EINTR { continue }
+            isWritten = count > 0
+            rest = rest.dropFirst(max(count, 0))
+        }
+        return close(descriptor) == 0 && isWritten
+    }
+
     /// A text in one line of at most so many characters, without what a terminal minds.
     static func short(_ text: String, _ limit: Int) -> String {
         let printable = text.unicodeScalars.prefix(4 * limit).map { scalar in

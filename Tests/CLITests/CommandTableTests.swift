@@ -29,6 +29,10 @@ struct CommandTableTests {
             (["pu"], "push"), (["push", "sh"], "show"), (["credentials", "set", "m"], "mpns"),
             (["credentials", "se"], "set"), (["push", "send", "shop", "--ale"], "--alert"),
             (["app", "rotate-key", "shop", "--key", "m"], "master"),
+            (["config", "token", "cr"], "create"), (["config", "rol"], "rollback"),
+            (["config", "get", "shop", "--namespace", "firebase-"], "firebase-server"),
+            (["config", "put", "shop", "--val"], "--validate-only"),
+            (["app", "unlink", "shop", "--fcm"], "--fcm-project"),
             (["completions", "z"], "zsh"), (["push", "send", "shop", "--alert", "--w"], ""),
             (["push", "send", "shop", "--file", "/etc/hostn"], "/etc/hostname"),
         ]

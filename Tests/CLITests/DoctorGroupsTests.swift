@@ -1,0 +1,88 @@
+import EventLoop
+import Kafka
+import PushEvents
+import Settings
+import Testing
+
+@testable import CLI
+
+/// The doctor's questions about consumer groups, to librdkafka's own stand-in for a cluster.
+@Suite("The doctor asks for each group", .timeLimit(.minutes(1)))
+struct DoctorGroupsTests {
+    private func withDoctor(
+        groups: [KafkaTopicReader: String] = [:],
+        _ body: (inout Doctor, MockKafkaCluster, KafkaCluster) async throws -> Void
+    ) async throws {
+        let mock = try MockKafkaCluster()
+        defer { mock.close() }
+        let topics = KafkaTopics(prefix: "p.")
+        for name in topics.all { try mock.createTopic(name, partitions: 2) }
+        let loop = try EventLoop(name: "doctor-test")
+        let context = CommandContext(
+            reader: ConfigurationReader([
+                "KAFKA_BOOTSTRAP_SERVERS": mock.bootstrapServers, "KAFKA_TOPIC_PREFIX": "p.",
+            ]),
+            loop: loop
+        )
+        do {
+            let cluster = try await KafkaAdmin.describe(try context.kafka(), on: loop)
+            var doctor = Doctor(context: context, groups: groups)
+            try await body(&doctor, mock, cluster)
+            await loop.stop()
+        } catch {
+            await loop.stop()
+            throw error
+        }
+    }
+
+    @Test("What each service reads is looked at, under the name of its group")
+    func each() async throws {
+        try await withDoctor(groups: [.configWatcher: "own"]) { doctor, _, cluster in
+            try await doctor.examineGroups(cluster)
+            #expect(
+                doctor.findings.map(\.name) == [
+                    "group carillon-dispatcher p.push.requests",
+                    "group carillon-dispatcher p.PUSH_RC", "group own p.config.published",
+                ]
+            )
+            #expect(doctor.findings.allSatisfy { $0.status == .ok })
+            #expect(doctor.lags.map(\.partitions) == [2, 2, 2])
+        }
+    }
+
+    @Test("A topic that is missing is passed over")
+    func missing() async throws {
+        try await withDoctor { doctor, _, cluster in
+            var cluster = cluster
+            cluster.topics.removeAll { $0.name == "p.PUSH_RC" || $0.name == "p.config.published" }
+            try await doctor.examineGroups(cluster)
+            #expect(doctor.lags.map(\.kafkaTopic) == ["p.push.requests"])
+        }
+    }
+
+    @Test("To be refused is a warning, and keeps no other group from being asked for")
+    func refused() async throws {
+        try await withDoctor { doctor, mock, cluster in
+            mock.refuse(.offsetFetch, with: .groupAuthorizationFailed)
+            try await doctor.examineGroups(cluster)
+            let first = try #require(doctor.findings.first)
+            #expect(first.name == "group carillon-dispatcher")
+            #expect(first.status == .warning)
+            #expect(first.detail.contains("GROUP_AUTHORIZATION_FAILED"))
+            #expect(doctor.lags.map(\.reader) == [.configWatcher])
+        }
+    }
+
+    @Test("A cluster that falls silent is a failure, in time")
+    func silent() async throws {
+        try await withDoctor { doctor, mock, cluster in
+            try mock.setBroker(isUp: false)
+            let start = ContinuousClock.now
+            try await doctor.examineGroups(cluster, timeout: .milliseconds(500))
+            #expect(.now - start < .seconds(10))
+            #expect(doctor.findings.map(\.status) == [.failed, .failed])
+            #expect(doctor.hasFailures)
+            #expect(doctor.lags.isEmpty)
+        }
+    }
+}
