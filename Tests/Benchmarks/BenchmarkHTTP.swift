@@ -6,7 +6,10 @@ internal import HTTPServer
 /// `deploy/bench` sends the load, and reads this process' CPU time and memory.
 ///
 /// `/` answers at once, to GET and POST; `/suspends` waits for the loop first.
-func serveHTTP() async throws {
+///
+/// - Parameter bytes: How long the answer is; `nil`: as short as it may be.
+/// - Throws: What the server throws at its start.
+func serveHTTP(bytes: Int? = nil) async throws {
     let loop = try EventLoop(name: "bench")
     var configuration = HTTPServerConfiguration(host: "127.0.0.1", port: 0)
     configuration.idleTimeout = .seconds(600)
@@ -14,7 +17,8 @@ func serveHTTP() async throws {
         let answer = HTTPServerResponse(
             status: 200,
             headers: ["Content-Type": "application/json"],
-            body: Array(#"{"status":"ok"}"#.utf8)
+            body: bytes.map { [UInt8](repeating: UInt8(ascii: "x"), count: $0) }
+                ?? Array(#"{"status":"ok"}"#.utf8)
         )
         var router = Router()
         router.on(.get, "/") { _ in answer }

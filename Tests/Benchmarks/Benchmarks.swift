@@ -16,7 +16,8 @@ struct Benchmarks {
         do {
             switch arguments.first {
             case "json" where arguments.count == 2: print(try measureJSON(file: arguments[1]))
-            case "http" where arguments.count == 1: try await serveHTTP()
+            case "http" where arguments.count <= 2:
+                try await serveHTTP(bytes: rest.first.flatMap(Int.init))
             case "postgres": print(try await measurePostgres(rest, server: server))
             case "kafka": print(try await measureKafka(rest, servers: brokers))
             case "transport": print(try await measureTransport(rest))

@@ -191,6 +191,44 @@ extension EndToEndTests {
             }
         }
 
+        @Test(
+            "A spread takes its time whatever the size, kill -9 or not, and nobody is missed",
+            .timeLimit(.minutes(3))
+        )
+        func spread() async throws {
+            try await Stack.with { stack in
+                let audience = try await Audience(12_000, on: stack)
+                let first = try await stack.start("carillon-dispatcher")
+                try await audience.send(["spread": 10])
+                let begun = try await eventually("it has begun") {
+                    try await stack.simulator.count("apns", status: 200) > 0
+                        ? ContinuousClock.now : nil
+                }
+                _ = try await eventually("a good part is told", within: .seconds(60)) {
+                    try await stack.simulator.count("apns", status: 200) >= 3000 ? true : nil
+                }
+                // 1200 a second, and as many at once as in a tenth of it.
+                #expect(ContinuousClock.now - begun > .seconds(1.5))
+                first.process.signal(SIGKILL)
+                #expect(await first.process.exit() == .signal(SIGKILL))
+                let told = try await stack.simulator.count("apns", status: 200)
+                #expect(told < 9000, "the end came too late")
+                let second = try await stack.start("carillon-dispatcher")
+                let again = try await eventually("it goes on", within: .seconds(60)) {
+                    try await stack.simulator.count("apns", status: 200) > told
+                        ? ContinuousClock.now : nil
+                }
+                let push = try await audience.over()
+                #expect(ContinuousClock.now - again > .seconds(Double(12_000 - told) / 1800))
+                #expect(push["targeted"]?.integer == audience.count)
+                #expect(push["delivered"]?.integer == audience.count)
+                #expect(push.booksBalance)
+                let outcomes = try await audience.outcomes("delivered")
+                #expect(outcomes.installations.count == audience.count)
+                #expect(await second.process.stop() == .status(0))
+            }
+        }
+
         @Test("Cancelled in the middle, a paced broadcast stops", .timeLimit(.minutes(3)))
         func cancelled() async throws {
             try await Stack.with { stack in

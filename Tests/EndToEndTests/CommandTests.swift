@@ -19,6 +19,12 @@ extension EndToEndTests {
                     ["push", "show", "--event", "e", "--app", "*"], ["audit", "*"],
                     ["audience", "explain", "*"], ["export", "*", "--identity", "u"],
                     ["erase", "*", "--identity", "u"],
+                    ["app", "link", "*", "--fcm-project", "p"],
+                    ["app", "unlink", "*", "--fcm-project", "p"],
+                    ["config", "get", "*"], ["config", "versions", "*"], ["config", "status", "*"],
+                    ["config", "rollback", "*", "--version", "1"],
+                    ["config", "token", "create", "*"], ["config", "token", "list", "*"],
+                    ["config", "token", "remove", "*", "ci"],
                     [
                         "installations", "restore", "--since", "1h", "--reason", "r", "--app", "*",
                     ],

@@ -14,8 +14,8 @@ extension EndToEndTests {
         private static let pages = [
             "README.md", "deploy/guides/operating.md", "deploy/guides/push-request.md",
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
-            "deploy/guides/installations.md", "deploy/guides/promises.md",
-            "deploy/guides/security.md",
+            "deploy/guides/installations.md", "deploy/guides/remote-config.md",
+            "deploy/guides/promises.md", "deploy/guides/security.md",
             "deploy/guides/privacy.md", "deploy/guides/variables.md", "Services/README.md",
             "Shared/README.md",
         ]
@@ -31,9 +31,10 @@ extension EndToEndTests {
 
         @Test("Every command of the README and the guides succeeds, and shows what its page says")
         func commandsRun() async throws {
-            try await Self.withStack { stack, app, registration in
+            try await Self.withStack { stack, app, urls in
                 var environment = stack.environment
-                environment["REGISTRATION"] = registration
+                environment["REGISTRATION"] = urls.registration
+                environment["CONFIG"] = urls.config
                 environment["APP_KEY"] = app.appKey
                 environment["MASTER_KEY"] = app.masterKey
                 environment["HOME"] = stack.folder
@@ -68,7 +69,7 @@ extension EndToEndTests {
             "Every push request of the guides is accepted, and an outcome has the fields they show"
         )
         func requestsAreAccepted() async throws {
-            try await Self.withStack { stack, app, registration in
+            try await Self.withStack { stack, app, urls in
                 let blocks = try Self.pages.flatMap { try GuidePage($0).blocks }
                 let requests = blocks.filter { $0.info == "json push-request" }
                 #expect(requests.count > 2)
@@ -80,7 +81,7 @@ extension EndToEndTests {
                         .map { ($0.key, $0.value) } + [("dry_run", true)]
                     let answer = try await http(
                         "POST",
-                        "\(registration)/1.1/push",
+                        "\(urls.registration)/1.1/push",
                         headers: app.masterHeaders,
                         body: .object(JSONObject(fields))
                     )
@@ -108,11 +109,11 @@ extension EndToEndTests {
         /// A stack whose topics have no prefix, with the app that the pages speak of and, in its folder,
         /// the files that they name.
         private static func withStack(
-            _ body: (Stack, Stack.App, _ registration: String) async throws -> Void
+            _ body: (Stack, Stack.App, (registration: String, config: String)) async throws -> Void
         ) async throws {
             let cluster = try MockKafkaCluster()
             defer { cluster.close() }
-            for topic in ["push.requests", "push.outcomes", "push.dead-letters"] {
+            for topic in Stack.topics {
                 try cluster.createTopic(topic, partitions: 2)
             }
             try await Stack.with([
@@ -129,7 +130,9 @@ extension EndToEndTests {
                 _ = try await run("/bin/bash", ["-euc", files]).successful("the pages' files")
                 let registration = try await stack.start("carillon-registration")
                 let dispatcher = try await stack.start("carillon-dispatcher")
-                try await body(stack, app, registration.url)
+                let watcher = try await ConfigBench.startWatcher(on: stack)
+                try await body(stack, app, (registration.url, watcher.url))
+                await watcher.process.stop()
                 await dispatcher.process.stop()
                 await registration.process.stop()
             }

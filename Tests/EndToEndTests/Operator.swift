@@ -3,13 +3,56 @@ import JSON
 import Kafka
 import Support
 
+/// Runs the command against a database and a broker that no service runs on.
+struct Operator {
+    let database: TestDatabase
+    fileprivate let environment: [String: String]
+
+    @discardableResult
+    func callAsFunction(_ words: [String], input: String = "") async throws -> ProgramAnswer {
+        try await run(
+            Stack.executable("carillon"),
+            words,
+            environment: environment,
+            input: Array(input.utf8)
+        )
+    }
+
+    /// What it prints, where it ends well.
+    @discardableResult
+    func says(_ words: String..., input: String = "") async throws -> String {
+        try await self(words, input: input).successful(words.joined(separator: " "))
+    }
+
+    /// What it prints with `--json`.
+    func json(_ words: String..., input: String = "") async throws -> JSONValue {
+        try JSONValue.parse(
+            try await self(words + ["--json"], input: input)
+                .successful(words.joined(separator: " "))
+        )
+    }
+
+    /// What it complains of, where it fails with that code.
+    func refuses(
+        _ words: String...,
+        input: String = "",
+        code: Int32 = 1
+    ) async throws -> String {
+        let answer = try await self(words, input: input)
+        guard answer.exit == .status(code) else {
+            throw TestFailure("\(words) ended with \(answer.exit): \(answer.errors)")
+        }
+        return answer.errors
+    }
+}
+
 /// A database and a broker of one's own, which no service runs on.
 func withOperator(
-    _ body: (_ carillon: ([String]) async throws -> ProgramAnswer) async throws -> Void
+    _ body: (_ carillon: Operator) async throws -> Void
 ) async throws {
     let database = try await TestDatabase.make()
     let cluster = try MockKafkaCluster()
-    for topic in ["push.requests", "push.outcomes", "push.dead-letters"] {
+    for topic in Stack.topics {
         try cluster.createTopic(topic, partitions: 2)
     }
     let environment = [
@@ -19,13 +62,7 @@ func withOperator(
     ]
     let result: Result<Void, any Error>
     do {
-        try await body { words in
-            try await run(
-                Stack.executable("carillon"),
-                words,
-                environment: environment
-            )
-        }
+        try await body(Operator(database: database, environment: environment))
         result = .success(())
     } catch {
         result = .failure(error)

@@ -12,7 +12,7 @@ extension EndToEndTests {
             let refused: [([String], String)] = [
                 (["app", "create"], "app"), (["app", "create", "shop", "--bogus"], "--bogus"),
                 (["app", "create", "v1"], "v1"), (["sing"], "sing"),
-                (["app", "link", "shop"], "not in this version"),
+                (["ingest", "type"], "not in this version"), (["app", "link", "shop"], "--fcm"),
                 (["app", "rotate-key", "shop"], "--key"),
                 (["app", "rotate-key", "shop", "--key", "other"], "--key takes app or master"),
                 (["app", "rotate-key", "shop", "--key", "app", "--grace", "x"], "--grace"),
@@ -149,6 +149,13 @@ extension EndToEndTests {
                 let checks = try statuses(after)
                 for name in ["kafka", "postgres", "schema", "master keys", "topic push.requests"] {
                     #expect(checks[name] == "ok")
+                }
+                let groups = try JSONValue.parse(after.output)["groups"]?.array ?? []
+                #expect(groups.count == 3)
+                for group in groups {
+                    let (name, topic) = (group["group"]?.string, group["kafkaTopic"]?.string)
+                    #expect(checks["group \(name ?? "") \(topic ?? "")"] == "ok")
+                    #expect(group["lag"] == 0)
                 }
             }
         }

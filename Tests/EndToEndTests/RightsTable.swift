@@ -2,6 +2,7 @@ import Cryptography
 import Foundation
 import JSON
 import Support
+import Testing
 
 /// The table of who may do what: a row for each route, a column for each way to say who calls, the
 /// status of the answer in each cell.
@@ -26,13 +27,59 @@ struct RightsTable {
     }
 
     let credentials: [Credential]
+    private let head: String
     private(set) var rows: [(action: String, cells: [String])] = []
 
-    init(_ credentials: [Credential]) { self.credentials = credentials }
+    /// - Parameters:
+    ///   - credentials: The columns.
+    ///   - head: What the file says before the table; `nil`: what it says of registration.
+    init(_ credentials: [Credential], head: String? = nil) {
+        self.credentials = credentials
+        self.head = head ?? Self.registrationHead
+    }
 
     mutating func add(_ action: String, _ cells: [String]) { rows.append((action, cells)) }
 
+    /// As the service tells them at its start; with and without a slash at the end is one.
+    static func routes(of service: Stack.Service) -> [String] {
+        var seen: Set<String> = []
+        return service.process.events.compactMap { event -> String? in
+            guard event["message"] == "route", let route = event["http.route"]?.string,
+                !route.hasSuffix("/"),
+                !route.hasSuffix(" /parse/*rest")
+                    || route.hasPrefix("OPTIONS"), seen.insert(route).inserted
+            else { return nil }
+            return route
+        }
+    }
+
     // MARK: As text
+
+    /// Expects it to be what a file beside this one says; where a variable asks for it, writes that
+    /// file anew.
+    func compare(with name: String) throws {
+        let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: name)
+        if ProcessInfo.processInfo.environment["CARILLON_RENEW_RIGHTS"] == "1" {
+            try text.write(to: file, atomically: true, encoding: .utf8)
+            return
+        }
+        let kept = try String(contentsOf: file, encoding: .utf8)
+        let (old, new) = (kept.split(separator: "\n"), text.split(separator: "\n"))
+        let changes = new.difference(from: old).map { change in
+            switch change {
+            case .insert(_, let line, _): "+ \(line)"
+            case .remove(_, let line, _): "- \(line)"
+            }
+        }
+        #expect(
+            changes.isEmpty,
+            """
+            \(changes.joined(separator: "\n"))
+            Who may do what has changed. Where that is meant, run this test with \
+            CARILLON_RENEW_RIGHTS=1, and commit Tests/EndToEndTests/\(name).
+            """
+        )
+    }
 
     /// Methods of one path with the same cells share a line.
     var text: String {
@@ -54,7 +101,7 @@ struct RightsTable {
             let rest = cells.map { $0 + String(repeating: blank, count: max(0, 4 - $0.count)) }
             return "| " + ([first] + rest).joined(separator: " | ") + " |"
         }
-        var result = Self.head
+        var result = head
         for (number, credential) in credentials.enumerated() {
             result += "\(number + 1). \(credential.about)\n"
         }
@@ -66,7 +113,7 @@ struct RightsTable {
         return result
     }
 
-    private static let head = """
+    private static let registrationHead = """
         # Who may do what
 
         Made by the test `EndToEndTests.RightsTableTests`, which asks the built registration service

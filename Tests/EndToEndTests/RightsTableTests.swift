@@ -11,32 +11,9 @@ extension EndToEndTests {
         .timeLimit(.minutes(10))
     )
     struct RightsTableTests {
-        private static let file = URL(filePath: #filePath).deletingLastPathComponent()
-            .appending(path: "rights.md")
-
         @Test("Every route answers every credential as rights.md says")
         func rights() async throws {
-            let table = try await Self.made()
-            if ProcessInfo.processInfo.environment["CARILLON_RENEW_RIGHTS"] == "1" {
-                try table.text.write(to: Self.file, atomically: true, encoding: .utf8)
-                return
-            }
-            let kept = try String(contentsOf: Self.file, encoding: .utf8)
-            let (old, new) = (kept.split(separator: "\n"), table.text.split(separator: "\n"))
-            let changes = new.difference(from: old).map { change in
-                switch change {
-                case .insert(_, let line, _): "+ \(line)"
-                case .remove(_, let line, _): "- \(line)"
-                }
-            }
-            #expect(
-                changes.isEmpty,
-                """
-                \(changes.joined(separator: "\n"))
-                Who may do what has changed. Where that is meant, run this test with \
-                CARILLON_RENEW_RIGHTS=1, and commit Tests/EndToEndTests/rights.md.
-                """
-            )
+            try await Self.made().compare(with: "rights.md")
         }
 
         private static func made() async throws -> RightsTable {
@@ -67,7 +44,7 @@ extension EndToEndTests {
                 var shopFixture = try await RightsFixture(shop, service.url)
                 var openFixture = try await RightsFixture(open, service.url)
                 var table = RightsTable(credentials(shop, open, other))
-                for action in routes(of: service) {
+                for action in RightsTable.routes(of: service) {
                     let parts = action.split(separator: " ", maxSplits: 1).map(String.init)
                     let (method, pattern) = (parts[0], parts[1])
                     var answers: [String: HTTPAnswer] = [:]
@@ -94,19 +71,6 @@ extension EndToEndTests {
                 }
                 #expect(await service.process.stop() == .status(0))
                 return table
-            }
-        }
-
-        /// As the service tells them at its start; with and without a slash at the end is one.
-        private static func routes(of service: Stack.Service) -> [String] {
-            var seen: Set<String> = []
-            return service.process.events.compactMap { event -> String? in
-                guard event["message"] == "route", let route = event["http.route"]?.string,
-                    !route.hasSuffix("/"),
-                    !route.hasSuffix(" /parse/*rest")
-                        || route.hasPrefix("OPTIONS"), seen.insert(route).inserted
-                else { return nil }
-                return route
             }
         }
 
