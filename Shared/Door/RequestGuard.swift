@@ -29,18 +29,56 @@ package final class RequestGuard: Sendable {
         _ handler: (Visit) async throws -> HTTPServerResponse
     ) async rethrows -> HTTPServerResponse {
         let visit = Visit(request, limits)
-        var response: HTTPServerResponse
+        return try await finished(visit, request, route) { try await handler(visit) }
+    }
+
+    /// As `answer`, of a handler that need not wait in most cases. Who leaves an entry in the audit waits
+    /// until it is written, or its turn has come.
+    func answerPromptly(
+        _ request: HTTPServerRequest,
+        by route: SurfaceRoute,
+        _ handler: (Visit) throws -> HTTPPromptAnswer
+    ) throws -> HTTPPromptAnswer {
+        let visit = Visit(request, limits)
         do {
-            response = try await handler(visit)
+            switch try handler(visit) {
+            case .now(let response):
+                if visit.audited == nil { return .now(completed(response, of: visit)) }
+                return .later { [self] in await finished(visit, request, route) { response } }
+            case .later(let rest):
+                return .later { [self] in try await finished(visit, request, route, rest) }
+            }
+        } catch {
+            guard visit.audited != nil else { throw error }
+            return .later { [self] in try await finished(visit, request, route) { throw error } }
+        }
+    }
+
+    private func finished(
+        _ visit: Visit,
+        _ request: HTTPServerRequest,
+        _ route: SurfaceRoute,
+        _ handler: () async throws -> HTTPServerResponse
+    ) async rethrows -> HTTPServerResponse {
+        let response: HTTPServerResponse
+        do {
+            response = completed(try await handler(), of: visit)
         } catch {
             // The router answers for what no surface can tell.
             await writeDown(visit, route, request, nil)
             throw error
         }
+        await writeDown(visit, route, request, response)
+        return response
+    }
+
+    private func completed(
+        _ response: consuming HTTPServerResponse,
+        of visit: Visit
+    ) -> HTTPServerResponse {
         if response.status == 429, let seconds = visit.retryAfterSeconds {
             response.headers["retry-after"] = String(seconds)
         }
-        await writeDown(visit, route, request, response)
         return response
     }
 

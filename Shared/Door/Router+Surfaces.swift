@@ -40,25 +40,62 @@ extension Router {
         of surface: any Surface,
         behind door: RequestGuard
     ) {
-        on(route.method, route.pattern, maximumBodyBytes: route.maximumBodyBytes) { request in
-            try await door.answer(request, by: route) { visit in
-                do {
-                    let response: HTTPServerResponse
-                    switch route.handler {
-                    case .anybody(let handler): response = try await handler(request, visit)
-                    case .caller(let handler):
+        let bound = route.maximumBodyBytes
+        switch route.handler {
+        case .anybody(let handler):
+            on(route.method, route.pattern, maximumBodyBytes: bound) { request in
+                try await door.answer(request, by: route) { visit in
+                    try await surface.telling(request) { try await handler(request, visit) }
+                }
+            }
+        case .caller(let handler):
+            on(route.method, route.pattern, maximumBodyBytes: bound) { request in
+                try await door.answer(request, by: route) { visit in
+                    try await surface.telling(request) {
                         let proof = try surface.proof(of: request, visit)
                         let caller = try await visit.admit(proof)
                         var request = request
                         try request.decodeBody()
-                        response = try await handler(request, caller)
+                        return try await handler(request, caller)
                     }
-                    return surface.opened(surface.dressed(response, for: request))
-                } catch {
-                    guard let told = surface.told(error, request) else { throw error }
-                    return told
                 }
             }
+        case .prompt(let handler):
+            onPrompt(route.method, route.pattern, maximumBodyBytes: bound) { request in
+                try door.answerPromptly(request, by: route) { visit in
+                    try surface.tellingPromptly(request) { try handler(request, visit) }
+                }
+            }
+        }
+    }
+}
+
+extension Surface {
+    /// What a handler answers, or what its caller is told of its error.
+    fileprivate func telling(
+        _ request: HTTPServerRequest,
+        _ handler: () async throws -> HTTPServerResponse
+    ) async throws -> HTTPServerResponse {
+        do {
+            return opened(dressed(try await handler(), for: request))
+        } catch {
+            guard let told = told(error, request) else { throw error }
+            return told
+        }
+    }
+
+    fileprivate func tellingPromptly(
+        _ request: HTTPServerRequest,
+        _ handler: () throws -> HTTPPromptAnswer
+    ) throws -> HTTPPromptAnswer {
+        do {
+            switch try handler() {
+            case .now(let response): return .now(opened(dressed(response, for: request)))
+            case .later(let rest): return .later { try await telling(request, rest) }
+            }
+        } catch {
+            guard let told = told(error, request) else { throw error }
+            return .now(told)
         }
     }
 }

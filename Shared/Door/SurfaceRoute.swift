@@ -7,6 +7,8 @@ package struct SurfaceRoute: Sendable {
         /// its caller in by the visit, or nobody.
         case anybody(@Sendable (HTTPServerRequest, Visit) async throws -> HTTPServerResponse)
         case caller(@Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse)
+        /// As `anybody`, of what is asked so often that it is answered without waiting where it can be.
+        case prompt(@Sendable (HTTPServerRequest, Visit) throws -> HTTPPromptAnswer)
     }
 
     package let method: HTTPMethod

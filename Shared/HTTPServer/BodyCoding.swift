@@ -16,35 +16,66 @@ extension HTTPServerRequest {
     ///   for broken bytes, 503 where there is no room for what comes out.
     package mutating func decodeBody() throws(HTTPProblem) {
         guard isBodyCoded else { return }
-        let sent = body.count
         do throws(HTTPProblem) {
-            try undoBodyCoding()
-            // What was sent is kept beside it, by whoever gave the request.
-            try heldBody?.hold(sent + body.count)
+            try take(try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max))
         } catch {
             heldBody?.refused(error.status)
             throw error
         }
     }
 
+    /// The same for routes that take large bodies, a few kilobytes of which may be all of it: inflated
+    /// where the loop does not wait for it.
+    ///
+    /// - Parameter elsewhere: Runs what it is given there.
+    /// - Throws: As `decodeBody()`, and what `elsewhere` throws.
+    package mutating func decodeBody(
+        _ elsewhere: (@escaping @Sendable () throws -> [UInt8]) async throws -> [UInt8]
+    ) async throws {
+        guard isBodyCoded else { return }
+        var coded = self
+        // Both are the loop's.
+        coded.heldBody = nil
+        coded.caller = .always
+        do {
+            let (coded, bound) = (coded, heldBody?.maximumBytes ?? .max)
+            try take(try await elsewhere { try coded.decodedBody(maximumBytes: bound) })
+        } catch let problem as HTTPProblem {
+            heldBody?.refused(problem.status)
+            throw problem
+        }
+    }
+
+    private mutating func take(_ decoded: [UInt8]) throws(HTTPProblem) {
+        let sent = body.count
+        put(decoded)
+        // What was sent is kept beside it, by whoever gave the request.
+        try heldBody?.hold(sent + decoded.count)
+    }
+
     /// The same by what the body's first bytes are, for clients whose headers name another coding than
     /// they used, or none.
-    package mutating func decodeBodyByItsBytes() throws(HTTPProblem) {
-        let gzip: [UInt8] = [0x1f, 0x8b]
-        if body.starts(with: gzip) {
-            headers["content-encoding"] = "gzip"
-        } else if isBodyCoded {
-            headers["content-encoding"] = nil
-        }
-        try decodeBody()
+    ///
+    /// - Returns: The body as its sender meant it.
+    package func bodyByItsBytes() throws(HTTPProblem) -> [UInt8] {
+        let isGzip = body.count > 1 && body[0] == 0x1f && body[1] == 0x8b
+        guard isGzip else { return body }
+        var request = self
+        request.headers["content-encoding"] = "gzip"
+        try request.decodeBody()
+        return request.body
     }
 
     /// The same, for whoever counts bytes and refusals himself.
     mutating func undoBodyCoding() throws(HTTPProblem) {
         guard isBodyCoded else { return }
-        body = try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max)
+        put(try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max))
+    }
+
+    private mutating func put(_ decoded: [UInt8]) {
+        body = decoded
         headers.remove("content-encoding")
-        headers["content-length"] = String(body.count)
+        headers["content-length"] = String(decoded.count)
     }
 
     /// The body as its sender meant it; no more than `maximumBytes` of it, and a buffer, are inflated.

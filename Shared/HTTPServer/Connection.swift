@@ -271,6 +271,11 @@ final class Connection: @unchecked Sendable {
 
     /// Runs a handler; its answer comes to the driver, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
+        if progress.answerAtOnce() {
+            progress.dropBody()
+            _ = deliver(progress, ticket)
+            return
+        }
         handlers[ticket] = Handler(request: progress)
         progress.request.caller.use(answerRoom)
         let task = Task.immediate(executorPreference: server.loop) { [self] in

@@ -17,10 +17,12 @@ func writeHTTP1(
     output.append(UInt8(ascii: " "))
     output.append(contentsOf: statusText(status).utf8)
     for field in response.headers where !isFramedByServer(field.name) {
-        output.append(contentsOf: "\r\n".utf8)
-        output.append(contentsOf: cleanFieldValue(field.name).utf8)
-        output.append(contentsOf: ": ".utf8)
-        output.append(contentsOf: cleanFieldValue(field.value).utf8)
+        output.append(UInt8(ascii: "\r"))
+        output.append(UInt8(ascii: "\n"))
+        appendClean(field.name, to: &output)
+        output.append(UInt8(ascii: ":"))
+        output.append(UInt8(ascii: " "))
+        appendClean(field.value, to: &output)
     }
     output.append(contentsOf: "\r\nDate: ".utf8)
     output.append(contentsOf: date.utf8)
@@ -75,10 +77,24 @@ func isFramedByServer(_ name: String) -> Bool {
     }
 }
 
+/// In one piece where it is clean, as nearly all is.
+private func appendClean(_ text: String, to output: inout [UInt8]) {
+    var text = text
+    let isAppended = text.withUTF8 { bytes in
+        guard unsafe bytes.allSatisfy(isOfFieldValue) else { return false }
+        unsafe output.append(contentsOf: bytes)
+        return true
+    }
+    if !isAppended { output.append(contentsOf: cleanFieldValue(text).utf8) }
+}
+
+private func isOfFieldValue(_ byte: UInt8) -> Bool {
+    (byte >= 0x20 && byte != 0x7F) || byte == UInt8(ascii: "\t")
+}
+
 /// Header text that was made from data must not end its line.
 func cleanFieldValue(_ text: String) -> String {
-    let isClean = text.utf8.allSatisfy { ($0 >= 0x20 && $0 != 0x7F) || $0 == UInt8(ascii: "\t") }
-    if isClean { return text }
+    if text.utf8.allSatisfy(isOfFieldValue) { return text }
     let bytes = text.utf8.map { ($0 < 0x20 && $0 != UInt8(ascii: "\t")) || $0 == 0x7F ? 0x20 : $0 }
     return String(decoding: bytes, as: UTF8.self)
 }

@@ -17,7 +17,9 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
     package init(_ fields: [Field]) { self.fields = fields }
 
     package init(dictionaryLiteral elements: (String, String)...) {
-        fields = elements.map { Field(name: $0.0, value: $0.1) }
+        // With room for what is added to an answer on its way out.
+        fields.reserveCapacity(elements.count + 2)
+        for (name, value) in elements { fields.append(Field(name: name, value: value)) }
     }
 
     package var count: Int { fields.count }

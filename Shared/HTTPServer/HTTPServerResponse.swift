@@ -68,3 +68,20 @@ package struct HTTPServerResponse: Sendable {
         return response
     }
 }
+
+/// What a handler says that need not wait in most cases: the answer, or how it is come by.
+///
+/// An answer that is there at once takes no task. A task with the frames of all that stands between a
+/// connection and a handler costs as much as a small answer does.
+package enum HTTPPromptAnswer: Sendable {
+    case now(HTTPServerResponse)
+    case later(@Sendable () async throws -> HTTPServerResponse)
+
+    /// The answer, waited for where it has to be.
+    package func response() async throws -> HTTPServerResponse {
+        switch self {
+        case .now(let response): response
+        case .later(let rest): try await rest()
+        }
+    }
+}

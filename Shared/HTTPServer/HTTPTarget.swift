@@ -72,7 +72,12 @@ package func parseForm(
     _ bytes: some Collection<UInt8>
 ) throws(HTTPProblem) -> [(name: String, value: String)] {
     var items: [(name: String, value: String)] = []
-    for part in bytes.split(separator: UInt8(ascii: "&")) {
+    var start = bytes.startIndex
+    while start != bytes.endIndex {
+        let end = bytes[start...].firstIndex(of: UInt8(ascii: "&")) ?? bytes.endIndex
+        let part = bytes[start..<end]
+        start = end == bytes.endIndex ? end : bytes.index(after: end)
+        if part.isEmpty { continue }
         let equals = part.firstIndex(of: UInt8(ascii: "="))
         let name = try unescape(part[..<(equals ?? part.endIndex)], plusIsBlank: true)
         var value = ""

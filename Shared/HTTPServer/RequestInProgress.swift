@@ -9,6 +9,8 @@ final class RequestInProgress: @unchecked Sendable {
     private var response = HTTPServerResponse(status: 500)
     let startedAt = ContinuousClock.now
     private let heldBody: HeldBody
+    /// What a handler left to be waited for.
+    private var rest: (@Sendable () async throws -> HTTPServerResponse)?
 
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
@@ -55,18 +57,49 @@ final class RequestInProgress: @unchecked Sendable {
         return response
     }
 
+    /// Has the handler answer at once, where it can. On the loop.
+    ///
+    /// - Returns: False where it has to be waited for: `runHandler` goes on from there.
+    func answerAtOnce() -> Bool {
+        guard case .route(let route, _) = match, let prompt = route.prompt else { return false }
+        do {
+            try checkHeaders()
+            switch try prompt(request) {
+            case .now(let response) where response.stream == nil: self.response = response
+            case .now(let response):
+                rest = { response }
+                return false
+            case .later(let rest):
+                self.rest = rest
+                return false
+            }
+        } catch {
+            fail(error)
+        }
+        return true
+    }
+
     func runHandler() async {
         guard case .route(let route, _) = match else { return refuse() }
         do {
-            guard request.headers.allSatisfy({ MarkRun.isWithin($0.value) }) else {
-                throw HTTPProblem(
-                    status: 400,
-                    detail: "a header has too many combining marks in a row"
-                )
+            if let rest {
+                self.rest = nil
+                response = try await rest()
+            } else {
+                try checkHeaders()
+                response = try await route.handler(request)
             }
-            response = try await route.handler(request)
         } catch {
             fail(error)
+        }
+    }
+
+    private func checkHeaders() throws(HTTPProblem) {
+        guard request.headers.allSatisfy({ MarkRun.isWithin($0.value) }) else {
+            throw HTTPProblem(
+                status: 400,
+                detail: "a header has too many combining marks in a row"
+            )
         }
     }
 

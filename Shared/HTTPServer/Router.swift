@@ -13,6 +13,8 @@ package import Observability
 package struct Router: Sendable {
     package typealias Handler =
         @Sendable (HTTPServerRequest) async throws -> HTTPServerResponse
+    package typealias PromptHandler =
+        @Sendable (HTTPServerRequest) throws -> HTTPPromptAnswer
 
     /// No route has this path.
     package var notFound: @Sendable (HTTPServerRequest) -> HTTPServerResponse = { _ in
@@ -67,6 +69,30 @@ package struct Router: Sendable {
             logLevel: logLevel,
             handler: handler
         )
+        insert(route, method)
+    }
+
+    /// Adds a route as `on` does, of a handler that need not wait in most cases. It runs on the
+    /// connection's loop, and holds up all others there.
+    package mutating func onPrompt(
+        _ method: HTTPMethod,
+        _ pattern: String,
+        maximumBodyBytes: Int? = nil,
+        logLevel: LogLevel = .info,
+        _ handler: @escaping PromptHandler
+    ) {
+        let route = Route(
+            pattern: pattern,
+            maximumBodyBytes: maximumBodyBytes,
+            logLevel: logLevel,
+            handler: { request in try await handler(request).response() },
+            prompt: handler
+        )
+        insert(route, method)
+    }
+
+    private mutating func insert(_ route: Route, _ method: HTTPMethod) {
+        let pattern = route.pattern
         let segments = pattern.split(separator: "/", omittingEmptySubsequences: false)
             .dropFirst(pattern.hasPrefix("/") ? 1 : 0)
         root.insert(segments, names: [], method: method, route: route)
@@ -149,11 +175,28 @@ package struct Router: Sendable {
         return response
     }
 
-    struct Route: Sendable {
+    /// An object, as each request holds on to its own.
+    final class Route: Sendable {
         let pattern: String
         let maximumBodyBytes: Int?
         let logLevel: LogLevel
         let handler: Handler
+        /// The same, of a handler that need not wait in most cases.
+        let prompt: PromptHandler?
+
+        init(
+            pattern: String,
+            maximumBodyBytes: Int?,
+            logLevel: LogLevel,
+            handler: @escaping Handler,
+            prompt: PromptHandler? = nil
+        ) {
+            self.pattern = pattern
+            self.maximumBodyBytes = maximumBodyBytes
+            self.logLevel = logLevel
+            self.handler = handler
+            self.prompt = prompt
+        }
     }
 
     enum Match: Sendable {
@@ -192,7 +235,10 @@ private struct Node: Sendable {
         var node: Node
     }
 
-    private var literals: TextMap<Node> = [:]
+    private var literals: [(text: String, node: Node)] = []
+    /// Where each stands, once they are too many to be compared one by one.
+    private var places: TextMap<Int> = [:]
+    private static let comparedLiterals = 8
     /// Longest suffix first.
     private var named: [NamedSegment] = []
     private var leaves: [HTTPMethod: Leaf] = [:]
@@ -203,7 +249,7 @@ private struct Node: Sendable {
 
     var routes: [(method: HTTPMethod, pattern: String)] {
         let own = [leaves, restLeaves].flatMap { $0.map { ($0.key, $0.value.route.pattern) } }
-        return own + literals.flatMap { $0.value.routes } + named.flatMap { $0.node.routes }
+        return own + literals.flatMap { $0.node.routes } + named.flatMap { $0.node.routes }
     }
 
     mutating func insert(
@@ -234,9 +280,21 @@ private struct Node: Sendable {
                 named.sort { $0.suffix.utf8.count > $1.suffix.utf8.count }
             }
         } else {
-            literals[String(segment), default: Node()]
-                .insert(rest, names: names, method: method, route: route)
+            let text = String(segment)
+            var place = place(of: text)
+            if place == nil {
+                place = literals.count
+                places[text] = literals.count
+                literals.append((text, Node()))
+            }
+            literals[place ?? 0].node.insert(rest, names: names, method: method, route: route)
         }
+    }
+
+    private func place(of text: String) -> Int? {
+        if literals.count > Self.comparedLiterals { return places[text] }
+        for place in literals.indices where literals[place].text.isSame(as: text) { return place }
+        return nil
     }
 
     /// Depth first, the most exact branch first. `values` grows along the branch taken; `allowed`
@@ -252,7 +310,9 @@ private struct Node: Sendable {
             return pick(leaves, method, &allowed)
         }
         let rest = segments.dropFirst()
-        if let node = literals[segment], let leaf = node.find(rest, method, &values, &allowed) {
+        if let place = place(of: segment),
+            let leaf = literals[place].node.find(rest, method, &values, &allowed)
+        {
             return leaf
         }
         for candidate in named

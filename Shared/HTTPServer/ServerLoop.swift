@@ -306,7 +306,7 @@ final class ServerLoop: @unchecked Sendable {
                 .httpRoute: .string(progress.match.pattern),
                 .httpStatus: .integer(response.status),
                 .bytes: .integer(response.body.count),
-                .durationMilliseconds: .double(duration / .milliseconds(1)),
+                .durationMilliseconds: .double((duration / .microseconds(1)).rounded() / 1000),
                 .connection: .integer(progress.request.connectionID),
                 .networkPeer: .string(progress.request.remoteAddress),
             ]

@@ -69,7 +69,7 @@ extension String {
 
 /// The first of `count` places where the two differ; `count` where none does.
 @inline(__always)
-private func firstDifference(
+func firstDifference(
     _ left: UnsafeRawBufferPointer,
     _ right: UnsafeRawBufferPointer,
     _ count: Int

@@ -64,6 +64,24 @@ public struct JSONReader: ~Copyable {
         return try result.get()
     }
 
+    /// As `read`, where `body` keeps what it finds: what is read for each request pays for no types that
+    /// are only known at run time.
+    public static func visit(
+        _ bytes: [UInt8],
+        maximumDepth: Int = 64,
+        maximumBytes: Int = 16 << 20,
+        maximumValues: Int = .max,
+        _ body: (inout JSONReader) throws(JSONError) -> Void
+    ) throws(JSONError) {
+        try read(
+            bytes,
+            maximumDepth: maximumDepth,
+            maximumBytes: maximumBytes,
+            maximumValues: maximumValues,
+            body
+        )
+    }
+
     private mutating func document<Value>(
         _ body: (inout JSONReader) throws(JSONError) -> Value
     ) throws(JSONError) -> Value {
@@ -214,10 +232,8 @@ public struct JSONKey: ~Copyable {
         }
         let count = name.utf8CodeUnitCount
         guard unsafe bytes.count == count else { return false }
-        for index in 0..<count {
-            guard unsafe bytes[index] == name.utf8Start[index] else { return false }
-        }
-        return true
+        let wanted = unsafe UnsafeRawBufferPointer(start: name.utf8Start, count: count)
+        return unsafe firstDifference(bytes, wanted, count) == count
     }
 
     public var text: String {

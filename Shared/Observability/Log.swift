@@ -29,17 +29,18 @@ package enum LogFormat: String, Sendable, CaseIterable {
 
 /// What a line says beside its message, in the order in which it is given.
 package struct LogData: Sendable, ExpressibleByDictionaryLiteral {
-    fileprivate var pairs: [(key: LogKey, value: LogValue)]
+    /// Without labels, or each line's would be copied one by one.
+    fileprivate var pairs: [(LogKey, LogValue)]
 
     package init(dictionaryLiteral elements: (LogKey, LogValue)...) { pairs = elements }
 
     /// Setting replaces the value of that key, or removes it.
     package subscript(key: LogKey) -> LogValue? {
-        get { pairs.first { $0.key == key }?.value }
+        get { pairs.first { $0.0 == key }?.1 }
         set {
-            let place = pairs.firstIndex { $0.key == key }
+            let place = pairs.firstIndex { $0.0 == key }
             switch (place, newValue) {
-            case (let place?, let value?): pairs[place].value = value
+            case (let place?, let value?): pairs[place].1 = value
             case (let place?, nil): pairs.remove(at: place)
             case (nil, let value?): pairs.append((key, value))
             case (nil, nil): break
@@ -121,8 +122,8 @@ package struct Log: Sendable {
             milliseconds: timestamp.tv_nsec / 1_000_000
         )
         switch format {
-        case .json: writeJSON(time, level, message.description, data, into: &line)
-        case .text: writeText(time, level, message.description, data, into: &line)
+        case .json: writeJSON(time, level, message, data, into: &line)
+        case .text: writeText(time, level, message, data, into: &line)
         }
         line.append(UInt8(ascii: "\n"))
     }
@@ -132,29 +133,26 @@ package struct Log: Sendable {
     private func writeJSON(
         _ time: Timestamp,
         _ level: LogLevel,
-        _ message: String,
+        _ message: StaticString,
         _ data: LogData,
         into line: inout [UInt8]
     ) {
-        line.append(contentsOf: "{\"time\":\"".utf8)
+        line.append("{\"time\":\"")
         time.append(to: &line)
-        line.append(contentsOf: "\",\"level\":\"".utf8)
-        line.append(contentsOf: level.name.utf8)
-        line.append(contentsOf: "\",\"service\":".utf8)
-        appendQuoted(service, to: &line)
-        line.append(contentsOf: ",\"message\":".utf8)
-        appendQuoted(message, to: &line)
+        line.append("\",\"level\":\"")
+        line.append(text: level.name)
+        line.append("\",\"service\":")
+        line.append(quoted: service)
+        line.append(",\"message\":")
+        line.append(quoted: message)
         for (key, value) in data.pairs {
-            line.append(contentsOf: ",\"".utf8)
-            line.append(contentsOf: key.name.utf8)
-            line.append(contentsOf: "\":".utf8)
+            line.append(contentsOf: key.opening)
             switch value {
-            case .string(let text): appendQuoted(text, to: &line)
-            case .integer(let number): line.append(contentsOf: String(number).utf8)
-            case .double(let number) where number.isFinite:
-                line.append(contentsOf: "\(number)".utf8)
-            case .double(let number): appendQuoted("\(number)", to: &line)
-            case .boolean(let flag): line.append(contentsOf: (flag ? "true" : "false").utf8)
+            case .string(let text): line.append(quoted: text)
+            case .integer(let number): line.append(number: number)
+            case .double(let number) where number.isFinite: line.append(number: number)
+            case .double(let number): line.append(quoted: number.description)
+            case .boolean(let flag): line.append(flag ? "true" : "false")
             }
         }
         line.append(UInt8(ascii: "}"))
@@ -163,18 +161,18 @@ package struct Log: Sendable {
     private func writeText(
         _ time: Timestamp,
         _ level: LogLevel,
-        _ message: String,
+        _ message: StaticString,
         _ data: LogData,
         into line: inout [UInt8]
     ) {
-        line.append(contentsOf: "\(time.text) \(level.name) \(service): \(message)".utf8)
+        line.append(text: "\(time.text) \(level.name) \(service): \(message)")
         for (key, value) in data.pairs {
-            line.append(contentsOf: " \(key.name)=".utf8)
+            line.append(text: " \(key.name)=")
             switch value {
-            case .string(let text): appendQuoted(text, to: &line)
-            case .integer(let number): line.append(contentsOf: "\(number)".utf8)
-            case .double(let number): line.append(contentsOf: "\(number)".utf8)
-            case .boolean(let flag): line.append(contentsOf: (flag ? "true" : "false").utf8)
+            case .string(let text): line.append(quoted: text)
+            case .integer(let number): line.append(number: number)
+            case .double(let number): line.append(number: number)
+            case .boolean(let flag): line.append(flag ? "true" : "false")
             }
         }
     }
@@ -234,29 +232,4 @@ extension Slice where Base == UnsafeRawBufferPointer {
     fileprivate var baseAddressOrNil: UnsafeRawPointer? {
         unsafe base.baseAddress.map { unsafe $0 + startIndex }
     }
-}
-
-/// A quoted JSON string. Observability sits below JSON's writer for values, and a log line needs
-/// no more than this.
-func appendQuoted(_ text: String, to line: inout [UInt8]) {
-    let digits: StaticString = "0123456789abcdef"
-    line.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
-        switch byte {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"):
-            line.append(UInt8(ascii: "\\"))
-            line.append(byte)
-        case UInt8(ascii: "\n"):
-            line.append(contentsOf: "\\n".utf8)
-        case UInt8(ascii: "\t"):
-            line.append(contentsOf: "\\t".utf8)
-        case 0..<0x20, 0x7F:
-            line.append(contentsOf: "\\u00".utf8)
-            line.append(unsafe digits.utf8Start[Int(byte >> 4)])
-            line.append(unsafe digits.utf8Start[Int(byte & 15)])
-        default:
-            line.append(byte)
-        }
-    }
-    line.append(UInt8(ascii: "\""))
 }

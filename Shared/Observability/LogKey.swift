@@ -1,8 +1,13 @@
 /// A name under which data is logged. Only these are logged, so that a search for one finds all.
 package struct LogKey: Hashable, Sendable {
     package let name: String
+    /// How a member of a JSON object begins, behind another.
+    let opening: [UInt8]
 
-    private init(_ name: String) { self.name = name }
+    private init(_ name: String) {
+        self.name = name
+        opening = Array(",\"\(name)\":".utf8)
+    }
 
     package static let app = LogKey("push.app")
     package static let attempt = LogKey("push.attempt")

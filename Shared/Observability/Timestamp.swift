@@ -31,15 +31,15 @@ package struct Timestamp: Sendable, Equatable {
         let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
         appendDigits(year, 4, to: &text)
         text.append(UInt8(ascii: "-"))
-        appendDigits(month, 2, to: &text)
+        appendPair(month, to: &text)
         text.append(UInt8(ascii: "-"))
-        appendDigits(day, 2, to: &text)
+        appendPair(day, to: &text)
         text.append(UInt8(ascii: "T"))
-        appendDigits(second / 3600, 2, to: &text)
+        appendPair(second / 3600, to: &text)
         text.append(UInt8(ascii: ":"))
-        appendDigits(second / 60 % 60, 2, to: &text)
+        appendPair(second / 60 % 60, to: &text)
         text.append(UInt8(ascii: ":"))
-        appendDigits(second % 60, 2, to: &text)
+        appendPair(second % 60, to: &text)
         text.append(UInt8(ascii: "."))
         appendDigits(milliseconds, 3, to: &text)
         text.append(UInt8(ascii: "Z"))
@@ -50,4 +50,10 @@ package struct Timestamp: Sendable, Equatable {
 private func appendDigits(_ number: Int, _ width: Int, to text: inout [UInt8]) {
     if number >= 10 || width > 1 { appendDigits(number / 10, width - 1, to: &text) }
     text.append(UInt8(ascii: "0") + UInt8(abs(number % 10)))
+}
+
+/// In two digits; not negative, and below 100.
+private func appendPair(_ number: Int, to text: inout [UInt8]) {
+    text.append(UInt8(ascii: "0") + UInt8(number / 10))
+    text.append(UInt8(ascii: "0") + UInt8(number % 10))
 }

@@ -2,6 +2,7 @@ import Compression
 import HTTPServer
 import Observability
 import Support
+import Synchronization
 import Testing
 
 /// Bodies that come compressed.
@@ -53,6 +54,52 @@ struct BodyCodingTests {
         }
     }
 
+    /// A handler of large bodies has them inflated where its loop does not wait for it.
+    @Test func elsewhere() async throws {
+        try await withServer(
+            configure: { $0.maximumBodyBytes = 20_000 },
+            routes: { router, _ in
+                router.givesBodiesAsSent = true
+                router.on(.post, "/elsewhere") { request in
+                    var request = request
+                    let times = Mutex(0)
+                    try await request.decodeBody { inflate in
+                        times.withLock { $0 += 1 }
+                        return try inflate()
+                    }
+                    var response = HTTPServerResponse(status: 200, body: request.body)
+                    response.headers["X-Times"] = String(times.withLock { $0 })
+                    response.headers["X-Coding"] = request.header("content-encoding") ?? "none"
+                    response.headers["X-Length"] = request.header("content-length") ?? "none"
+                    return response
+                }
+            },
+            { server in
+                func send(_ body: [UInt8], _ coding: String) -> [UInt8] {
+                    let head =
+                        "POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Length: \(body.count)\r\n"
+                    return Array("\(head)\(coding)\r\n".utf8) + body
+                }
+                let packed = try Compression.gzip.compress(text)
+                let bomb = try Compression.gzip.compress([UInt8](repeating: 0, count: 1 << 20))
+                let gzip = "Content-Encoding: gzip\r\n"
+                let found = try replies(
+                    try await server.exchange(
+                        send(packed, gzip) + send(text, "") + send(bomb, gzip) + send([1], gzip)
+                    )
+                )
+                #expect(found.map(\.status) == [200, 200, 413, 400])
+                for (reply, times) in zip(found, ["1", "0"]) {
+                    #expect(Array(reply.body.utf8) == text)
+                    let head = reply.head.lowercased()
+                    #expect(head.contains("x-times: \(times)"))
+                    #expect(head.contains("x-coding: none"))
+                    #expect(head.contains("x-length: \(text.count)"))
+                }
+            }
+        )
+    }
+
     /// SDKs say gzip and send text, or gzip and say nothing.
     @Test func theBytesMaySayMoreThanTheHeader() async throws {
         try await withServer(
@@ -60,9 +107,7 @@ struct BodyCodingTests {
             routes: { router, _ in
                 router.givesBodiesAsSent = true
                 router.on(.post, "/echo") { request in
-                    var request = request
-                    try request.decodeBodyByItsBytes()
-                    return HTTPServerResponse(status: 200, body: request.body)
+                    HTTPServerResponse(status: 200, body: try request.bodyByItsBytes())
                 }
             }
         ) { server in

@@ -56,6 +56,17 @@ struct RouterTests {
         #expect(try JSONValue.parse(found.body)["status"] == 404)
     }
 
+    /// Few are compared, and many are looked up.
+    @Test(arguments: [1, 8, 9, 100])
+    func eachOfManyLiteralsIsFound(_ count: Int) async throws {
+        let router = router((0..<count).map { "/one/of-\($0)/end" })
+        for number in 0..<count {
+            let found = try await answer(router, .get, "/one/of-\(number)/end")
+            #expect(found == (200, "/one/of-\(number)/end "))
+        }
+        #expect(try await answer(router, .get, "/one/of-\(count)/end").status == 404)
+    }
+
     @Test func anotherMethodIsToldWhichAreAllowed() async throws {
         var router = Router()
         router.on(.put, "/a/:id") { _ in .empty(200) }

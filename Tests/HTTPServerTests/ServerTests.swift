@@ -48,6 +48,36 @@ struct ServerTests {
         }
     }
 
+    /// Whether a handler answers at once or later, in order.
+    @Test func whatNeedNotBeWaitedForIsAnsweredAtOnce() async throws {
+        try await withServer(routes: { router, loop in
+            router.onPrompt(.get, "/at-once/:what") { request in
+                switch request.pathParameters["what"] {
+                case "now": .now(.text("now"))
+                case "later":
+                    .later {
+                        try await loop.sleep(for: .milliseconds(20))
+                        return .text("later")
+                    }
+                case "stream":
+                    .now(.events { try await $0.send(ServerSentEvent("news")) })
+                case "failing-later": .later { throw HTTPProblem(status: 409) }
+                default: throw HTTPProblem(status: 410)
+                }
+            }
+        }) { server in
+            let asked = ["now", "later", "now", "failing", "failing-later", "now"]
+            let requests = asked.map { get("/at-once/\($0)") }.joined()
+            let found = try await server.exchange(
+                requests + get("/at-once/now", "x: \(String(repeating: "\u{301}", count: 70))\r\n")
+            )
+            #expect(found.map(\.status) == [200, 200, 200, 410, 409, 200, 400])
+            #expect(found[..<3].map(\.body) == ["now", "later", "now"])
+            let streamed = try await server.exchange(Array(get("/at-once/stream").utf8))
+            #expect(String(decoding: streamed, as: UTF8.self).contains("data: news"))
+        }
+    }
+
     @Test func headHasTheLengthOfGetAndNoBody() async throws {
         try await withServer { server in
             let answer = try await server.exchange(

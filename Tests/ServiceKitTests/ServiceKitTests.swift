@@ -75,6 +75,20 @@ struct LogTests {
         #expect(!lines.text.contains("not shown"))
     }
 
+    @Test(
+        "Numbers are written as Swift writes them",
+        arguments: [
+            0, 0.001, 0.01, 0.1, 1, 1.5, 12.345, 12.34, 0.0005, 0.1234, 999_999_999.999, 1e9, 1e300,
+            -1.5, 123_456.001, 100.02,
+        ]
+    )
+    func numbersAreWrittenAsSwiftDoes(_ number: Double) {
+        let lines = Lines()
+        let log = Log(service: "test", level: .info, format: .json) { lines.append($0) }
+        log.info("answered", [.durationMilliseconds: .double(number), .count: 0])
+        #expect(lines.text.hasSuffix(",\"duration_ms\":\(number),\"count\":0}\n"))
+    }
+
     @Test("Lines that are gathered go out whole, in pieces that a pipe takes at once")
     func gatheredLines() {
         final class Writes: Sendable {
