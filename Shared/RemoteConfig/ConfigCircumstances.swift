@@ -16,8 +16,11 @@ struct ConfigCircumstances {
     private var steps = ConfigCircumstances.stepsPerFetch
     private var appVersion: VersionNumbers??
     private var appBuild: VersionNumbers??
-    private var percentile: Int?
-    private var seededPercentiles = TextMap<Int>()
+    private var operatingSystem: String??
+    /// Of the first seeds, which are compared; of those of a template with many, which are looked up.
+    private var percentiles: [(seed: String?, value: Int)] = []
+    private var morePercentiles = TextMap<Int>()
+    private static let comparedPercentiles = 8
 
     init(
         _ fetch: ConfigFetch,
@@ -62,7 +65,7 @@ struct ConfigCircumstances {
             return codes.contains { $0.utf8.count == country.utf8.count && country.begins($0) }
         case .language(let tags): return speaks(tags)
         case .operatingSystem(let name, let isWanted):
-            guard let system = fetch.operatingSystem else { return false }
+            guard let system = system() else { return false }
             return system.isSame(as: name) == isWanted
         case .percent(let seed, let rule):
             guard let percentile = percentile(seed) else { return false }
@@ -85,6 +88,13 @@ struct ConfigCircumstances {
             appBuild = .some(build)
             return build
         }
+    }
+
+    private mutating func system() -> String? {
+        if let operatingSystem { return operatingSystem }
+        let system = fetch.operatingSystem
+        operatingSystem = .some(system)
+        return system
     }
 
     private func value(_ property: ConfigExpression.Property) -> JSONValue? {
@@ -114,7 +124,9 @@ struct ConfigCircumstances {
         switch method {
         case .contains(let parts): return hasPart(of: parts, text) == true
         case .notContains(let parts): return hasPart(of: parts, text) == false
-        case .exactlyMatches(let texts): return texts.holds(text)
+        case .exactlyMatches(let texts):
+            for wanted in texts where wanted.isSame(as: text) { return true }
+            return false
         case .matches(let patterns):
             for pattern in patterns {
                 switch matcher.search(pattern, in: text, steps: &steps) {
@@ -152,15 +164,21 @@ struct ConfigCircumstances {
     /// Where this instance stands in a hundred million, as the Admin SDKs reckon it.
     private mutating func percentile(_ seed: String?) -> Int? {
         guard let id = fetch.appInstanceID else { return nil }
-        if let known = seed.map({ seededPercentiles[$0] }) ?? percentile { return known }
+        for known in percentiles where known.seed.isSame(as: seed) { return known.value }
+        if let seed, let known = morePercentiles[seed] { return known }
         var message: [UInt8] = []
+        message.reserveCapacity(id.utf8.count + 1 + (seed?.utf8.count ?? 0))
         if let seed {
             message += seed.utf8
             message.append(UInt8(ascii: "."))
         }
         message += id.utf8
         let value = Self.remainder(digest(message))
-        if let seed { seededPercentiles[seed] = value } else { percentile = value }
+        if let seed, percentiles.count >= Self.comparedPercentiles {
+            morePercentiles[seed] = value
+        } else {
+            percentiles.append((seed, value))
+        }
         return value
     }
 
@@ -173,10 +191,18 @@ struct ConfigCircumstances {
 extension ConfigFetch {
     /// The third part of the app id: `1:<number>:android:<hex>`.
     var operatingSystem: String? {
-        guard let appID else { return nil }
-        let parts = appID.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        guard parts.count == 4, !parts[2].isEmpty else { return nil }
-        return String(decoding: parts[2], as: UTF8.self)
+        guard var appID else { return nil }
+        return appID.withUTF8 { bytes in
+            var colons: (Int, Int, Int) = (0, 0, 0)
+            var count = 0
+            for place in bytes.indices where unsafe bytes[place] == UInt8(ascii: ":") {
+                colons = (colons.1, colons.2, place)
+                count += 1
+            }
+            guard count == 3, colons.1 + 1 < colons.2 else { return nil }
+            let third = unsafe bytes[(colons.1 + 1)..<colons.2]
+            return unsafe String(decoding: third, as: UTF8.self)
+        }
     }
 }
 

@@ -111,18 +111,38 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
 }
 
 /// What reading the expressions of one template shares: the time zones that were looked up, and what
-/// there is for all patterns.
+/// there is for all patterns, elements and lists.
 struct ExpressionContext {
     /// Of all patterns of a template, compiled. To compile so much takes a tenth of a second.
     static let maximumPatternBytes = 4 << 20
+    /// Of all conditions of a template: ten for each of as many as there may be. A fetch looks at each
+    /// once, some of them by a hash, while its loop's other clients wait.
+    static let maximumElements = 20_000
+    /// In all lists of a template: a hundred for each of as many conditions as there may be. A fetch
+    /// looks at each once.
+    static let maximumListedTexts = 200_000
 
     var zones = TimeZones()
     private(set) var patternBytes = 0
+    private var elements = 0
+    private var listedTexts = 0
 
     /// - Returns: Whether there was room for it.
     mutating func take(patternOf bytes: Int) -> Bool {
         patternBytes += bytes
         return patternBytes <= Self.maximumPatternBytes
+    }
+
+    /// - Returns: Whether there was room for one more.
+    mutating func takeElement() -> Bool {
+        elements += 1
+        return elements <= Self.maximumElements
+    }
+
+    /// - Returns: Whether there was room for one more.
+    mutating func takeListedText() -> Bool {
+        listedTexts += 1
+        return listedTexts <= Self.maximumListedTexts
     }
 }
 

@@ -45,17 +45,17 @@ package struct ConfigFetch: Sendable {
     }
 
     private static func strict(_ body: [UInt8]) throws(JSONError) -> ConfigFetch {
-        try JSONReader.read(body, maximumDepth: 16, maximumBytes: maximumBytes) {
+        var fetch = ConfigFetch()
+        try JSONReader.visit(body, maximumDepth: 16, maximumBytes: maximumBytes) {
             reader throws(JSONError) in
-            var fetch = ConfigFetch()
             let isObject = try reader.object { key, reader throws(JSONError) in
                 guard let field = Field(key) else { return }
                 fetch.set(field, try reader.tree())
             }
             // So that the other reading refuses it with its words.
             guard isObject else { throw JSONError(offset: 0, line: 1, expected: .key) }
-            return fetch
         }
+        return fetch
     }
 
     private static func relaxed(_ body: [UInt8]) throws(ConfigFetchError) -> ConfigFetch {
@@ -107,17 +107,21 @@ package struct ConfigFetch: Sendable {
     }
 
     private func check() throws(ConfigFetchError) {
-        let texts = [appInstanceID, appID, appVersion, appBuild, countryCode, languageCode]
-        for text in texts {
-            guard let text else { continue }
-            guard text.utf8.count <= Self.maximumTextBytes, !text.utf8.contains(0) else {
-                throw ConfigFetchError(
-                    "a text is over \(Self.maximumTextBytes) bytes, or has a NUL"
-                )
-            }
-        }
+        try Self.check(appInstanceID)
+        try Self.check(appID)
+        try Self.check(appVersion)
+        try Self.check(appBuild)
+        try Self.check(countryCode)
+        try Self.check(languageCode)
         try Self.check(customSignals, "custom signal")
         try Self.check(userProperties, "user property")
+    }
+
+    private static func check(_ text: String?) throws(ConfigFetchError) {
+        guard var text else { return }
+        guard text.utf8.count <= maximumTextBytes, text.withUTF8({ unsafe !$0.contains(0) }) else {
+            throw ConfigFetchError("a text is over \(maximumTextBytes) bytes, or has a NUL")
+        }
     }
 
     private static func check(_ values: JSONObject, _ name: String) throws(ConfigFetchError) {
@@ -125,8 +129,8 @@ package struct ConfigFetch: Sendable {
             throw ConfigFetchError("more than \(maximumSignals) values: \(name)")
         }
         for (key, value) in values {
-            guard key.scalarCount <= maximumSignalKeyLength,
-                value.string?.scalarCount ?? 0 <= maximumSignalLength
+            guard has(key, atMost: maximumSignalKeyLength),
+                value.string.map({ has($0, atMost: maximumSignalLength) }) ?? true
             else {
                 throw ConfigFetchError(
                     "a \(name)'s key has more than \(maximumSignalKeyLength) characters, or its value"
@@ -134,6 +138,11 @@ package struct ConfigFetch: Sendable {
                 )
             }
         }
+    }
+
+    /// Whether a text has no more characters: only one with more bytes has to be looked through.
+    private static func has(_ text: String, atMost length: Int) -> Bool {
+        text.utf8.count <= length || text.scalarCount <= length
     }
 
     /// What is read, in the names of Android and of the others.
@@ -156,19 +165,22 @@ package struct ConfigFetch: Sendable {
             ("customSignals", .customSignals), ("custom_signals", .customSignals),
         ]
 
-        /// By their lengths: most keys are compared with one name, or none.
-        private static let namesByLength: [[(name: StaticString, field: Field)]] = {
-            let longest = names.map(\.0.utf8CodeUnitCount).max() ?? 0
+        /// Where those of each length lie, by their lengths: most keys are compared with one or none.
+        private static let ofLength: [Range<Int>] = {
+            let longest = sorted.map(\.0.utf8CodeUnitCount).max() ?? 0
             return (0...longest).map { length in
-                names.filter { $0.0.utf8CodeUnitCount == length }
+                let start = sorted.count { $0.0.utf8CodeUnitCount < length }
+                return start..<(start + sorted.count { $0.0.utf8CodeUnitCount == length })
             }
         }()
 
+        private static let sorted = names.sorted { $0.0.utf8CodeUnitCount < $1.0.utf8CodeUnitCount }
+
         init?(_ key: borrowing JSONKey) {
             let length = key.byteCount
-            guard length < Self.namesByLength.count else { return nil }
-            for (name, field) in Self.namesByLength[length] where key.isEqual(to: name) {
-                self = field
+            guard length < Self.ofLength.count else { return nil }
+            for place in Self.ofLength[length] where key.isEqual(to: Self.sorted[place].0) {
+                self = Self.sorted[place].1
                 return
             }
             return nil

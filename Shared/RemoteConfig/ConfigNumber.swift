@@ -24,26 +24,40 @@ struct ConfigNumber: Equatable, Sendable {
 
 /// A version: numbers with points between, of which those that are missing at the end are zero.
 struct VersionNumbers: Equatable, Comparable, Sendable {
-    /// The digits of each without leading zeros, those of zero none, and none of zero at the end.
-    private let parts: [ArraySlice<UInt8>]
+    private static let maximumBytes = 256
+
+    /// Of each number how many digits it has without leading zeros, then these; of zeros at the end
+    /// nothing. So versions compare as these do.
+    private let digits: [UInt16]
 
     init?(_ text: String) {
-        let bytes = Array(text.utf8)
-        guard bytes.count <= 256 else { return nil }
-        var parts: [ArraySlice<UInt8>] = []
-        for part in bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false) {
-            guard !part.isEmpty, part.allSatisfy({ (48...57).contains($0) }) else { return nil }
-            parts.append(part.drop { $0 == 48 })
+        guard text.utf8.count <= Self.maximumBytes else { return nil }
+        var digits: [UInt16] = []
+        digits.reserveCapacity(2 * text.utf8.count + 1)
+        var start = 0
+        var isEmpty = true
+        digits.append(0)
+        for byte in text.utf8 {
+            if byte == UInt8(ascii: ".") {
+                guard !isEmpty else { return nil }
+                start = digits.count
+                isEmpty = true
+                digits.append(0)
+                continue
+            }
+            guard (48...57).contains(byte) else { return nil }
+            isEmpty = false
+            if digits[start] == 0, byte == 48 { continue }
+            digits[start] += 1
+            digits.append(UInt16(byte))
         }
-        while parts.last?.isEmpty == true { parts.removeLast() }
-        self.parts = parts
+        guard !isEmpty else { return nil }
+        // The digits are those of text, so what is 0 here is how many a number has.
+        while digits.last == 0 { digits.removeLast() }
+        self.digits = digits
     }
 
     static func < (left: VersionNumbers, right: VersionNumbers) -> Bool {
-        for (left, right) in zip(left.parts, right.parts) where left != right {
-            guard left.count == right.count else { return left.count < right.count }
-            return left.lexicographicallyPrecedes(right)
-        }
-        return left.parts.count < right.parts.count
+        left.digits.lexicographicallyPrecedes(right.digits)
     }
 }

@@ -21,7 +21,15 @@ struct ExpressionReader {
         var elements: [Element] = []
         skipBlanks()
         while true {
+            let first = place
             elements.append(try element(&context))
+            guard context.takeElement() else {
+                throw error(
+                    "the template's conditions have together more than"
+                        + " \(ExpressionContext.maximumElements) elements,",
+                    at: first
+                )
+            }
             let hasBlank = skipBlanks()
             guard place < bytes.count else { return elements }
             let start = place
@@ -65,7 +73,7 @@ struct ExpressionReader {
             }
             return .dateTime(comparison, try time(&context))
         case "app.firebaseInstallationId":
-            let ids = try inList(of: name)
+            let ids = try inList(of: name, &context)
             installations += ids.count
             guard installations <= ConfigExpression.maximumInstallations else {
                 throw error(
@@ -74,8 +82,8 @@ struct ExpressionReader {
                 )
             }
             return .installation(ids)
-        case "device.country": return .country(try inList(of: name))
-        case "device.language": return .language(try inList(of: name))
+        case "device.country": return .country(try inList(of: name, &context))
+        case "device.language": return .language(try inList(of: name, &context))
         case "device.os":
             let comparison = try comparison(of: name, [.equal, .notEqual])
             return .operatingSystem(try quoted(), isWanted: comparison == .equal)
@@ -152,13 +160,13 @@ struct ExpressionReader {
         let start = place
         let name = word()
         switch name {
-        case "contains": return .contains(try arguments())
-        case "notContains": return .notContains(try arguments())
-        case "exactlyMatches": return .exactlyMatches(try arguments())
+        case "contains": return .contains(try arguments(&context))
+        case "notContains": return .notContains(try arguments(&context))
+        case "exactlyMatches": return .exactlyMatches(try arguments(&context))
         case "matches":
             let constants = place
             var patterns: [RegularExpression] = []
-            for text in try arguments() {
+            for text in try arguments(&context) {
                 let pattern: RegularExpression
                 do throws(RegularExpressionError) {
                     pattern = try RegularExpression(text)
@@ -183,30 +191,46 @@ struct ExpressionReader {
         }
     }
 
-    private mutating func arguments() throws(ExpressionError) -> [String] {
+    private mutating func arguments(
+        _ context: inout ExpressionContext
+    ) throws(ExpressionError) -> [String] {
         try expect("(")
-        let values = try list()
+        let values = try list(&context)
         try expect(")")
         return values
     }
 
-    private mutating func inList(of element: String) throws(ExpressionError) -> [String] {
+    private mutating func inList(
+        of element: String,
+        _ context: inout ExpressionContext
+    ) throws(ExpressionError) -> [String] {
         skipBlanks()
         let start = place
         guard word() == "in" else { throw error("unknown operator of \(element)", at: start) }
         skipBlanks()
-        return try list()
+        return try list(&context)
     }
 
     /// `['a', 'b']`: one value or more.
-    private mutating func list() throws(ExpressionError) -> [String] {
+    private mutating func list(
+        _ context: inout ExpressionContext
+    ) throws(ExpressionError) -> [String] {
         try expect("[")
         guard peek != UInt8(ascii: "]") else { throw error("an empty list") }
-        var values = [try quoted()]
-        while peek == UInt8(ascii: ",") {
+        var values: [String] = []
+        while true {
+            let start = place
+            values.append(try quoted())
+            guard context.takeListedText() else {
+                throw error(
+                    "the template's lists have together more than"
+                        + " \(ExpressionContext.maximumListedTexts) texts,",
+                    at: start
+                )
+            }
+            guard peek == UInt8(ascii: ",") else { break }
             place += 1
             skipBlanks()
-            values.append(try quoted())
         }
         try expect("]")
         return values

@@ -117,6 +117,52 @@ struct ConditionRefusalTests {
         }
     }
 
+    private func template(_ expressions: [String]) throws -> ConfigTemplate {
+        let conditions = expressions.enumerated().map { index, expression -> JSONValue in
+            ["name": .string("c\(index)"), "expression": .string(expression)]
+        }
+        return try ConfigTemplate(["conditions": .array(conditions)], namespace: .firebase)
+    }
+
+    @Test("A fetch looks at each element once, so a template has a bounded number of them")
+    func elementBudget() throws {
+        // Each would be a hash.
+        let expressions = (0..<ConfigTemplate.maximumConditions).map { index in
+            (0..<10).map { "percent('s\(index).\($0)') <= 50" }.joined(separator: " && ")
+        }
+        _ = try template(expressions)
+        let error = #expect(throws: ConfigTemplateError.self) {
+            _ = try template(expressions.dropLast() + [expressions[0] + " && true"])
+        }
+        #expect(
+            error?.description == "condition c1999: the template's conditions have together more"
+                + " than 20000 elements, at \(expressions[0].utf8.count + 5)"
+        )
+    }
+
+    @Test(
+        "A fetch looks at each text of each list once, so a template has a bounded number of them",
+        arguments: [
+            ("device.language in [", "]"), ("device.country in [", "]"),
+            ("app.version.exactlyMatches([", "])"), ("app.version.contains([", "])"),
+        ]
+    )
+    func listBudget(before: String, after: String) throws {
+        let whole = "'AQ'" + String(repeating: ", 'AQ'", count: 99)
+        let expressions = Array(
+            repeating: before + whole + after,
+            count: ConfigTemplate.maximumConditions
+        )
+        _ = try template(expressions)
+        let error = #expect(throws: ConfigTemplateError.self) {
+            _ = try template(expressions.dropLast() + ["\(before)\(whole), 'AQ'\(after)"])
+        }
+        #expect(
+            error?.description == "condition c1999: the template's lists have together more than"
+                + " 200000 texts, at \(before.utf8.count + whole.utf8.count + 3)"
+        )
+    }
+
     @Test("Patterns that are small as text and large when compiled have a budget in each template")
     func patternBudget() throws {
         func template(_ count: Int) throws -> ConfigTemplate {

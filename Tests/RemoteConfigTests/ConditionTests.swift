@@ -37,6 +37,9 @@ struct ConditionTests {
         #expect(try holds(expression, "{}") == isTrue)
     }
 
+    private static let zeros = String(repeating: "0", count: 255)
+    private static let nines = String(repeating: "9", count: 254)
+
     @Test(arguments: [
         ("==", "1.2", "1.2", true), ("==", "1.2", "1.2.0", true), ("==", "1.2.0.0", "1.2", true),
         ("==", "1.2", "1.02", true), ("==", "1.2", "1.2.0.1", false), ("!=", "1.2", "1.3", true),
@@ -48,6 +51,8 @@ struct ConditionTests {
         // Numbers that no integer holds.
         (">", "99999999999999999999998", "99999999999999999999999", true),
         ("<", "100000000000000000000000", "99999999999999999999999", true),
+        ("<", "1\(zeros)", "9\(nines)", true), (">", "9\(nines)", "1\(zeros)", true),
+        ("<", "1.0.1", "1.0.0.9", true), ("==", "1", "01.\(zeros.prefix(250))", true),
         // What is no version.
         ("==", "1", "1.", false), ("!=", "1", "1.x", false), ("!=", "1", "v2", false),
         ("<", "1", "", false), ("!=", "1", "1..2", false), ("!=", "1", "-2", false),
@@ -136,6 +141,10 @@ struct ConditionTests {
         ("device.os != 'android'", "{\"appId\":\"1:7:ios:ab\"}", true),
         ("device.os != 'ios'", "{\"appId\":\"1:7:ios:ab\"}", false),
         ("device.os != 'ios'", "{}", false), ("device.os != 'ios'", "{\"appId\":\"7\"}", false),
+        ("device.os == 'i'", "{\"appId\":\"::i:\"}", true),
+        ("device.os != 'ios'", "{\"appId\":\"1:7::ab\"}", false),
+        ("device.os != 'ios'", "{\"appId\":\"1:7:android\"}", false),
+        ("device.os == 'ios'", "{\"appId\":\"1:7:ios:ab:c\"}", false),
         ("device.country in ['US', 'DE']", "{\"countryCode\":\"DE\"}", true),
         ("device.country in ['US']", "{\"country_code\":\"DE\"}", false),
         ("device.country in ['us']", "{\"country_code\":\"US\"}", true),
@@ -213,6 +222,22 @@ struct ConditionTests {
         #expect(try holds(expression, #"{"appInstanceId":"install-1"}"#) == isTrue)
         #expect(try !holds(expression, "{}"))
         #expect(try !holds(expression, #"{"appInstanceId":""}"#))
+    }
+
+    /// Each seed has a percentile of its own, however many there are and whichever comes first.
+    @Test func manySeeds() throws {
+        let body = #"{"appInstanceId":"install-1"}"#
+        let seeds = (0..<40).map { "seed\($0)" }
+        let alone = try seeds.map { try holds("percent('\($0)') <= 50", body) }
+        #expect(Set(alone).count == 2)
+        let all = zip(seeds, alone).map { "percent('\($0)') \($1 ? "<=" : ">") 50" }
+        let twice = ["percent <= 51"] + all + all.reversed()
+        #expect(try holds(twice.joined(separator: " && "), body))
+        for index in [0, 7, 8, 39] {
+            var one = all
+            one[index] = "percent('seed\(index)') \(alone[index] ? ">" : "<=") 50"
+            #expect(try !holds((all + one).joined(separator: " && "), body))
+        }
     }
 
     @Test func theHashIsTakenForOneNumber() {

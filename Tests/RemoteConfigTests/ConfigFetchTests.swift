@@ -128,7 +128,8 @@ struct ConfigFetchTests {
         for body in [
             signals(101), signals(1, key: 251), signals(1, value: 501),
             #"{"appId":"\#(String(repeating: "x", count: 1025))"}"#,
-            #"{"appInstanceId":"a\u0000"}"#,
+            #"{"appInstanceId":"a\u0000"}"#, #"{"languageCode":"\u0000"}"#,
+            #"{"countryCode":"\#(String(repeating: "ä", count: 513))"}"#,
             String(repeating: "[", count: 1000) + String(repeating: "]", count: 1000),
             "{\"x\":" + String(repeating: "[", count: 17) + String(repeating: "]", count: 17) + "}",
             "{}" + String(repeating: " ", count: ConfigFetch.maximumBytes - 1),
