@@ -1,4 +1,5 @@
 import EventLoop
+import JSON
 import Observability
 import PushEvents
 import PushStorage
@@ -55,7 +56,14 @@ actor ConfigRowChecker: ServicePart {
             let (topics, loop) = (topics, loop)
             let checked = try await database.config.checkNext(
                 maximumBytes: Self.maximumBytes,
-                verdict: { await Self.verdict($0, on: loop) }
+                verdict: { row in
+                    await Self.verdict(
+                        on: row.template,
+                        of: row.stored.namespace,
+                        described: row.stored.description,
+                        on: loop
+                    )
+                }
             ) { stored in
                 ConfigPublished(
                     project: stored.app,
@@ -71,29 +79,33 @@ actor ConfigRowChecker: ServicePart {
         }
     }
 
-    /// Why a row does not hold; `nil` where it does.
-    private static func verdict(
-        _ row: ConfigStore.UncheckedConfigVersion,
+    /// Whether a row holds, and in which form it is kept: that of a publish over HTTP.
+    static func verdict(
+        on text: String?,
+        of namespace: String,
+        described description: String,
         on loop: EventLoop
-    ) async -> String? {
-        guard let namespace = ConfigNamespace(rawValue: row.stored.namespace) else {
-            return "the namespace is unknown"
+    ) async -> ConfigStore.RowVerdict {
+        guard let namespace = ConfigNamespace(rawValue: namespace) else {
+            return .refused("the namespace is unknown")
         }
-        guard let text = row.template else {
-            return "the template is larger than \(maximumBytes) bytes"
+        guard let text else {
+            return .refused("the template is larger than \(maximumBytes) bytes")
         }
-        guard row.stored.description.unicodeScalars.count <= 1024 else {
-            return "the description is longer than 1024 characters"
+        guard description.unicodeScalars.count <= 1024 else {
+            return .refused("the description is longer than 1024 characters")
         }
         do {
-            _ = try await LargeWork.run(ofBytes: text.utf8.count, on: loop) {
-                try FirebaseSurface.template(Array(text.utf8), namespace)
+            let template = try await LargeWork.run(ofBytes: text.utf8.count, on: loop) {
+                try FirebaseSurface.template(Array(text.utf8), namespace).object
             }
-            return nil
+            return .holds(as: template)
         } catch let error as ConfigTemplateError {
-            return error.description
+            return .refused(error.description)
+        } catch let error as JSONError {
+            return .refused("the template cannot be read: \(error.description)")
         } catch {
-            return "the template cannot be read"
+            return .refused("the template cannot be read")
         }
     }
 

@@ -77,25 +77,23 @@ extension FirebaseSurface {
         }
     }
 
-    /// Lets a client in: by an app key, by an API key that is linked to the app, or by what Carillon's
-    /// other surfaces take.
+    /// Who says that he is a client: by an app key, by an API key that is linked to the app, or by what
+    /// Carillon's other surfaces take.
     ///
-    /// - Throws: 403, whatever is missing or wrong.
-    func client(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+    /// - Throws: 403, whatever is missing.
+    func client(_ request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
         let project = request.pathParameters["project"] ?? ""
         if let key = Self.clientKey(of: request) {
-            return try await visit.admit(Proof(project: project, clientKey: key))
+            return Proof(project: project, clientKey: key)
         }
         guard Self.namesApp(request) || request.header("authorization") != nil else {
             throw visit.refusal()
         }
-        let proof: Proof
         do throws(Refusal) {
-            proof = try Proof(project: project, headers: request.headers)
+            return try Proof(project: project, headers: request.headers)
         } catch {
             throw error == .unauthorized ? visit.refusal() : error
         }
-        return try await visit.admit(proof)
     }
 
     /// What stands behind `Bearer `.

@@ -78,6 +78,8 @@ struct FirebaseSurface: Surface {
             switch error {
             case let error as FirebaseError: error
             case let error as ConfigTemplateError: .invalidTemplate(error.description)
+            case let error as JSONError:
+                .invalidTemplate("the body is not JSON: \(error.description)")
             case let error as ConfigFetchError: .invalid("\(error)")
             case let error as ConfigVersionMismatch:
                 .versionMismatch(

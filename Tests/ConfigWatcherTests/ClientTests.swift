@@ -48,6 +48,24 @@ struct ClientTests {
         #expect(FirebaseSurface.clientKey(of: request) == key)
     }
 
+    @Test(
+        "What was heard last is a header's, or the query's; an empty one is none and hides no other",
+        arguments: [
+            ("", nil, nil), ("", "7", 7), ("?lastKnownVersionNumber=7", nil, 7),
+            ("?lastKnownVersionNumber=7", "8", 8), ("?lastKnownVersionNumber=7", "", 7),
+            ("?lastKnownVersionNumber=", "", nil), ("?lastKnownVersionNumber=0", "", 0),
+        ] as [(String, String?, Int?)]
+    )
+    func lastEvents(query: String, header: String?, version: Int?) throws {
+        var headers: HTTPHeaders = [:]
+        if let header { headers["Last-Event-ID"] = header }
+        let request = try HTTPServerRequest(.get, "/stream" + query, headers: headers)
+        #expect(try FirebaseSurface.lastEvent(of: request) == version)
+        headers["Last-Event-ID"] = "x"
+        let wrong = try HTTPServerRequest(.get, "/stream" + query, headers: headers)
+        #expect(throws: FirebaseError.self) { try FirebaseSurface.lastEvent(of: wrong) }
+    }
+
     @Test("An instance has its fetches an hour, whatever others ask")
     func fetchLimits() {
         let limits = FetchLimits()

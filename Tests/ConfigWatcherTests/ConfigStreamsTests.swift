@@ -14,13 +14,17 @@ import Testing
 private final class Apps: Sendable {
     struct Away: Error {}
 
-    private let state = Mutex((apps: [String: LatestConfigAnnouncement](), isAway: false))
+    private let state = Mutex(
+        (apps: [String: LatestConfigAnnouncement](), isAway: false, timesAsked: 0)
+    )
 
     func create(_ app: String, at createdAt: Instant) {
         state.withLock {
             $0.apps[app] = LatestConfigAnnouncement(app: app, createdAt: createdAt, version: 0)
         }
     }
+
+    var timesAsked: Int { state.withLock { $0.timesAsked } }
 
     func announce(_ version: Int, of app: String) {
         state.withLock { $0.apps[app]?.version = version }
@@ -34,6 +38,7 @@ private final class Apps: Sendable {
     var source: ConfigStreams.Source {
         { asked in
             try self.state.withLock { state throws(Away) in
+                state.timesAsked += 1
                 if state.isAway { throw Away() }
                 return asked.compactMap { state.apps[$0] }
             }
@@ -62,6 +67,15 @@ struct ConfigStreamsTests {
             let head = "GET /\(app)/\(createdAt)/\(form) HTTP/1.1\r\nHost: a\r\n\r\n"
             try await onThread { try listener.socket.send(Array(head.utf8)) }
             try await listener.hears("\"7\"")
+            return listener
+        }
+
+        /// Its client does not say what it has, and nobody has announced what is current.
+        func listenEarly(to app: String, announced: Int) async throws -> Listener {
+            let listener = try Listener(port: port)
+            let head = "GET /\(app)/1/lines?announced=\(announced) HTTP/1.1\r\nHost: a\r\n\r\n"
+            try await onThread { try listener.socket.send(Array(head.utf8)) }
+            try await listener.hears("\r\n\r\n")
             return listener
         }
 
@@ -124,8 +138,9 @@ struct ConfigStreamsTests {
                         app: request.pathParameters["app"] ?? "",
                         createdAt: Instant(seconds: created),
                         form: request.pathParameters["form"] == "events" ? .events : .lines,
+                        announced: request.queryValue("announced").flatMap { Int($0) } ?? 7,
                         current: 7,
-                        isBehind: true,
+                        knowing: request.queryValue("announced") == nil ? 0 : nil,
                         streams: streams
                     )
                 )
@@ -186,6 +201,44 @@ struct ConfigStreamsTests {
             listening.notice("other")
             try await others.hears("\"8\"}")
             others.socket.close()
+        }
+    }
+
+    @Test("Who begins between a publish and its announcement is told when it is announced")
+    func betweenPublishAndAnnouncement() async throws {
+        apps.create("shop", at: Instant(seconds: 1))
+        apps.announce(6, of: "shop")
+        try await run { listening in
+            let listener = try await listening.listenEarly(to: "shop", announced: 6)
+            apps.announce(7, of: "shop")
+            listening.notice("shop")
+            try await listener.hears("\"7\"}")
+            listener.socket.close()
+        }
+    }
+
+    @Test("Postgres is not asked for each who begins, of an app that has announced nothing either")
+    func nothingAnnounced() async throws {
+        apps.create("shop", at: Instant(seconds: 1))
+        try await run { listening in
+            let (streams, loop) = (listening.streams, listening.loop)
+            func announced() async throws -> Int {
+                try await Task(executorPreference: loop) {
+                    try await streams.announced(of: "shop", createdAt: Instant(seconds: 1))
+                }
+                .value
+            }
+            let first = try await announced()
+            #expect(first == 0)
+            let listener = try await listening.listen(to: "shop", createdAt: 1)
+            // The first to listen brings about a look, and what that found is enough.
+            try await eventually("the next is not asked for") {
+                let before = apps.timesAsked
+                let now = try await announced()
+                #expect(now == 0)
+                return apps.timesAsked == before ? () : nil
+            }
+            listener.socket.close()
         }
     }
 

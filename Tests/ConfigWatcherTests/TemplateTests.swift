@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import PushCore
 import PushStorage
@@ -65,6 +66,52 @@ struct TemplateTests {
     func unusablePages(query: String) {
         let error = #expect(throws: FirebaseError.self) { _ = try page(query) }
         #expect(error?.code == 400 && error?.status == .invalidArgument)
+    }
+
+    @Test(
+        "A rollback's number is the body's, or the query's where the body says none",
+        arguments: [
+            ("?versionNumber=6", "", 6), ("", #"{"versionNumber":"6"}"#, 6),
+            ("", #"{"versionNumber":6}"#, 6), ("?versionNumber=5", #"{"versionNumber":6}"#, 6),
+            ("?versionNumber=6", "{}", 6), ("?versionNumber=6", #"{"versionNumber":null}"#, 6),
+            ("", #"{"versionNumber":null}"#, nil), ("", "", nil), ("?versionNumber=0", "", nil),
+            ("?versionNumber=6", #"{"versionNumber":"x"}"#, nil),
+        ] as [(String, String, Int?)]
+    )
+    func rollbackTargets(query: String, body: String, version: Int?) throws {
+        let request = try HTTPServerRequest(.post, "/rollback" + query, body: Array(body.utf8))
+        guard let version else {
+            #expect(throws: FirebaseError.self) {
+                try FirebaseSurface.rollbackTarget(request)
+            }
+            return
+        }
+        #expect(try FirebaseSurface.rollbackTarget(request) == version)
+    }
+
+    @Test("Why a row of the table is not served is said in the reader's words")
+    func refusedRows() async throws {
+        let loop = try EventLoop(name: "rows")
+        func reason(_ template: String?, _ namespace: String = "firebase") async -> String? {
+            let verdict = await ConfigRowChecker.verdict(
+                on: template,
+                of: namespace,
+                described: "",
+                on: loop
+            )
+            guard case .refused(let reason) = verdict else { return nil }
+            return reason
+        }
+        #expect(await reason("{}") == nil)
+        #expect(await reason("{}", "other") == "the namespace is unknown")
+        #expect(await reason(nil) == "the template is larger than 8388608 bytes")
+        #expect(await reason(#"{"x":1}"#) == "x is not known")
+        // Postgres takes both.
+        let deep = String(repeating: "[", count: 70) + String(repeating: "]", count: 70)
+        #expect(await reason(deep)?.hasPrefix("the template cannot be read: ") == true)
+        let many = "[" + String(repeating: "0,", count: 500_001) + "0]"
+        #expect(await reason(many)?.hasPrefix("the template cannot be read: ") == true)
+        await loop.stop()
     }
 
     @Test("Errors have Google's form, and refusals tell nothing of whether there is such a project")

@@ -47,6 +47,20 @@ extension EndToEndTests {
                     table.add(action, cells)
                 }
                 try table.compare(with: "rights-config.md")
+                // Nothing is inflated of who may not write: not even broken bytes are looked at.
+                for path in ["remoteConfig", "remoteConfig:rollback"] {
+                    let answer = try await http(
+                        path == "remoteConfig" ? "PUT" : "POST",
+                        "\(bench.project)/\(path)",
+                        headers: [
+                            "Authorization": "Bearer \(reader)", "If-Match": "*",
+                            "Content-Encoding": "gzip",
+                        ],
+                        bytes: [1, 2, 3]
+                    )
+                    #expect(answer.status == 403, "\(answer.text)")
+                    #expect(answer.json?["error"]?["status"] == "PERMISSION_DENIED")
+                }
                 #expect(await service.process.stop() == .status(0))
             }
         }

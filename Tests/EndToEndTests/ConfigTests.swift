@@ -397,6 +397,19 @@ extension EndToEndTests {
                 #expect(last.json?["error"]?["status"] == "RESOURCE_EXHAUSTED")
                 #expect(last.header("retry-after").flatMap(Int.init).map { $0 > 0 } == true)
                 #expect(try await bench.fetch("modest").status == 200)
+                // What nobody can read is counted by where it came from.
+                var statuses: [Int] = []
+                for _ in 0..<4 {
+                    let answer = try await http(
+                        "POST",
+                        "\(bench.project)/namespaces/firebase:fetch",
+                        headers: ["X-Goog-Api-Key": bench.app.appKey],
+                        bytes: Array("{{".utf8)
+                    )
+                    statuses.append(answer.status)
+                }
+                #expect(statuses == [400, 400, 400, 429])
+                #expect(try await bench.fetch("another").status == 200)
             }
         }
 

@@ -1,4 +1,3 @@
-import Cryptography
 import EventLoop
 import JSON
 import Observability
@@ -33,7 +32,7 @@ final class ConfigMemory: @unchecked Sendable {
         let config: CompiledConfig?
     }
 
-    private struct Entry {
+    private final class Entry {
         let known: Known
         /// An app of this id that was created later is another.
         let createdAt: Instant
@@ -41,6 +40,20 @@ final class ConfigMemory: @unchecked Sendable {
         let askedAt: ContinuousClock.Instant
         let weight: Int
         var lastUse: Int
+
+        init(
+            _ known: Known,
+            weight: Int,
+            createdAt: Instant,
+            askedAt: ContinuousClock.Instant,
+            lastUse: Int
+        ) {
+            self.known = known
+            self.createdAt = createdAt
+            self.askedAt = askedAt
+            self.weight = weight
+            self.lastUse = lastUse
+        }
     }
 
     private let source: ConfigSource
@@ -68,6 +81,13 @@ final class ConfigMemory: @unchecked Sendable {
         self.bounds = bounds
         self.loop = loop
         self.log = log
+    }
+
+    /// What `config` would say at once; `nil` where Postgres has to be asked. On the loop only.
+    func remembered(_ app: String, createdAt: Instant) -> Known? {
+        loop.checkIsolated()
+        let now = ContinuousClock.now
+        return fresh(app, createdAt, since: now, now: now)
     }
 
     /// An app's template as it is now.
@@ -111,7 +131,7 @@ final class ConfigMemory: @unchecked Sendable {
         let age = now - askedAt
         guard askedAt >= began || age <= bounds.trust else { return nil }
         uses += 1
-        entries[app]?.lastUse = uses
+        entry.lastUse = uses
         if age > bounds.refreshAfter, confirming == nil { confirm() }
         return entry.known
     }
@@ -219,34 +239,8 @@ final class ConfigMemory: @unchecked Sendable {
             return (Known(version: 0, config: nil), 256)
         }
         return try await LargeWork.run(ofBytes: json.weightBytes, on: loop) {
-            try Self.compiled(json, version: version, of: app)
+            try Known.compiled(json, version: version, of: app)
         }
-    }
-
-    private static func compiled(
-        _ json: JSONValue,
-        version: Int,
-        of app: String
-    ) throws -> (known: Known, weight: Int) {
-        let template: ConfigTemplate
-        do throws(ConfigTemplateError) {
-            template = try ConfigTemplate(json, namespace: .firebase)
-        } catch {
-            throw StoredTemplateRefused(app: app, version: version, reason: error.description)
-        }
-        // Room for some hundred answers of a small template, and for some of a large one.
-        let answers = min(4 << 20, (64 << 10) + 8 * json.weightBytes)
-        let config = CompiledConfig(
-            template,
-            app: app,
-            version: version,
-            digest: sha256,
-            cacheBytes: answers
-        )
-        return (
-            Known(version: version, config: config),
-            answers + 4 * json.weightBytes + template.patternBytes
-        )
     }
 
     // MARK: Keeping
@@ -266,10 +260,10 @@ final class ConfigMemory: @unchecked Sendable {
         uses += 1
         weight += made.weight
         entries[app] = Entry(
-            known: made.known,
+            made.known,
+            weight: made.weight,
             createdAt: createdAt,
             askedAt: askedAt,
-            weight: made.weight,
             lastUse: uses
         )
     }
@@ -281,10 +275,3 @@ final class ConfigMemory: @unchecked Sendable {
 
 /// Postgres does not say what is current.
 struct ConfigUnavailable: Error, Equatable {}
-
-/// What is kept as good does not hold for this version of the program.
-struct StoredTemplateRefused: Error, Equatable {
-    let app: String
-    let version: Int
-    let reason: String
-}

@@ -22,8 +22,8 @@ final class ConfigStreams: @unchecked Sendable {
 
     private struct Listeners {
         var streams: [ObjectIdentifier: ConfigStream] = [:]
-        /// The latest that they were told of; 0: nobody has looked.
-        var announced = 0
+        /// The latest that they were told of, 0 where there is none; `nil`: nobody has looked.
+        var announced: Int?
     }
 
     private let source: Source
@@ -59,6 +59,14 @@ final class ConfigStreams: @unchecked Sendable {
     }
 
     // MARK: Who listens
+
+    /// What was announced of an app before a client of it begins to listen: as its other listeners were
+    /// told, else as Postgres has it.
+    func announced(of app: String, createdAt: Instant) async throws -> Int {
+        loop.checkIsolated()
+        if let known = listeners[app]?[createdAt]?.announced { return known }
+        return try await source([app]).first { $0.createdAt == createdAt }?.version ?? 0
+    }
 
     func add(_ stream: ConfigStream) {
         open.add(1)
@@ -136,7 +144,9 @@ final class ConfigStreams: @unchecked Sendable {
     }
 
     private func announce(_ version: Int, to app: String, _ createdAt: Instant) {
-        guard let known = listeners[app]?[createdAt], version > known.announced else { return }
+        guard let known = listeners[app]?[createdAt], version > known.announced ?? -1 else {
+            return
+        }
         listeners[app]?[createdAt]?.announced = version
         each(Array(known.streams.values)) { $0.tell(version) }
     }
@@ -172,37 +182,43 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     let createdAt: Instant
     private let form: Form
     private let streams: ConfigStreams
-    /// The version that its client knows or was told of.
-    private var told: Int
+    /// The app's current version as it begins. It may not be announced yet: its client is told of it at
+    /// once where he is behind, and again when it is.
+    private let current: Int
     private let isBehind: Bool
+    /// The latest announcement that its client needs not be told of.
+    private var told: Int
     private var writer: HTTPBodyWriter?
 
     /// - Parameters:
     ///   - app: The app's id.
     ///   - createdAt: When that app was created.
     ///   - form: How it is told.
+    ///   - announced: What was announced of the app before `current` was asked for.
     ///   - current: The app's current version.
-    ///   - isBehind: Whether its client says that it has a lower one.
+    ///   - known: The version that its client says he has; `nil`: he does not ask what has been.
     ///   - streams: Of its loop.
     init(
         app: String,
         createdAt: Instant,
         form: Form,
+        announced: Int,
         current: Int,
-        isBehind: Bool,
+        knowing known: Int?,
         streams: ConfigStreams
     ) {
         self.app = app
         self.createdAt = createdAt
         self.form = form
         self.streams = streams
-        self.isBehind = isBehind
-        told = current
+        self.current = current
+        isBehind = known.map { $0 < current } ?? false
+        told = known != nil && !isBehind ? max(announced, current) : announced
     }
 
     func began(_ writer: HTTPBodyWriter) {
         self.writer = writer
-        if isBehind { writer.post(form.news(of: told)) }
+        if isBehind { writer.post(form.news(of: current)) }
         streams.add(self)
     }
 
@@ -216,7 +232,9 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
 
     func end() { writer?.finish() }
 
-    func lastWords() -> [UInt8] { form.farewell(at: told, retryAfter: Int.random(in: 1...30)) }
+    func lastWords() -> [UInt8] {
+        form.farewell(at: max(told, current), retryAfter: Int.random(in: 1...30))
+    }
 
     func ended(_ writer: HTTPBodyWriter) {
         self.writer = nil

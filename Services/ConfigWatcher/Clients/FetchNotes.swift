@@ -1,4 +1,5 @@
 import EventLoop
+import JSON
 import Observability
 import PushStorage
 import ServiceKit
@@ -18,8 +19,8 @@ final class FetchNotes: @unchecked Sendable {
     private static let maximumIDBytes = 128
 
     private struct Name: Hashable {
-        let app: String
-        let instance: [UInt8]
+        let app: ExactText
+        let instance: ExactText
     }
 
     private let database: PushDatabase
@@ -42,7 +43,7 @@ final class FetchNotes: @unchecked Sendable {
         guard version > 0, (1...Self.maximumIDBytes).contains(instance.utf8.count),
             !instance.utf8.contains(0)
         else { return }
-        let name = Name(app: app, instance: Array(instance.utf8))
+        let name = Name(app: ExactText(app), instance: ExactText(instance))
         guard young[name] ?? old[name] != version else { return }
         guard waiting[name] != nil || waiting.count < Self.maximumWaiting else { return }
         waiting[name] = version
@@ -61,8 +62,8 @@ final class FetchNotes: @unchecked Sendable {
                 try await database.configFetches.note(
                     batch.map { name, version in
                         ConfigFetchNote(
-                            app: name.app,
-                            appInstanceID: String(decoding: name.instance, as: UTF8.self),
+                            app: name.app.text,
+                            appInstanceID: name.instance.text,
                             version: version
                         )
                     }

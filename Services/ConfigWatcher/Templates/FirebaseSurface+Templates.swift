@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import PushCore
@@ -20,32 +21,33 @@ extension FirebaseSurface {
 
         var app: String { caller.appID }
         var user: ConfigUser { publisher.user(of: app) }
+    }
 
-        func requireWriting() throws(FirebaseError) {
-            if case .token(_, isReadOnly: true) = publisher { throw FirebaseError.readOnly }
-        }
+    /// What an answer needs of whoever asks for it.
+    private enum Right {
+        case reading, writing
     }
 
     var publisherRoutes: [SurfaceRoute] {
-        let templates: [(HTTPMethod, String, Answer)] = [
-            (.get, "remoteConfig", { try await template($0, $1) }),
-            (.put, "remoteConfig", { try await publish($0, $1) }),
-            (.get, "remoteConfig:listVersions", { try await versions($0, $1) }),
-            (.post, "remoteConfig:rollback", { try await rollBack($0, $1) }),
-            (.get, "remoteConfig:downloadDefaults", { try await defaults($0, $1) }),
+        let templates: [(HTTPMethod, String, Right, Answer)] = [
+            (.get, "remoteConfig", .reading, { try await template($0, $1) }),
+            (.put, "remoteConfig", .writing, { try await publish($0, $1) }),
+            (.get, "remoteConfig:listVersions", .reading, { try await versions($0, $1) }),
+            (.post, "remoteConfig:rollback", .writing, { try await rollBack($0, $1) }),
+            (.get, "remoteConfig:downloadDefaults", .reading, { try await defaults($0, $1) }),
         ]
         let server: [(HTTPMethod, String, Answer)] = [
             (.get, "serverRemoteConfig", { try await template($0, $1) })
         ]
-        return [route(.get, Self.project, .firebase, { try await project($0, $1) })]
-            + templates.flatMap { method, path, answer in
+        return [route(.get, Self.project, .firebase, .reading, { try await project($0, $1) })]
+            + templates.flatMap { method, path, right, answer in
                 [
-                    route(method, "\(Self.project)/\(path)", .firebase, answer),
-                    route(method, Self.path(.firebase, path), .firebase, answer),
-                    route(method, Self.path(.server, path), .server, answer),
+                    route(method, "\(Self.project)/\(path)", .firebase, right, answer),
+                    route(method, Self.path(.firebase, path), .firebase, right, answer),
+                    route(method, Self.path(.server, path), .server, right, answer),
                 ]
             }
-            + server.map { route($0, Self.path(.server, $1), .server, $2) }
+            + server.map { route($0, Self.path(.server, $1), .server, .reading, $2) }
     }
 
     static func path(_ namespace: ConfigNamespace, _ rest: String) -> String {
@@ -56,6 +58,7 @@ extension FirebaseSurface {
         _ method: HTTPMethod,
         _ path: String,
         _ namespace: ConfigNamespace,
+        _ right: Right,
         _ answer: @escaping Answer
     ) -> SurfaceRoute {
         SurfaceRoute(
@@ -65,8 +68,12 @@ extension FirebaseSurface {
             maximumBodyBytes: Self.maximumTemplateBytes,
             handler: .anybody { request, visit in
                 let (caller, publisher) = try await publisher(request, visit)
+                if case .token(_, isReadOnly: true) = publisher, right == .writing {
+                    throw FirebaseError.readOnly
+                }
                 var request = request
-                try request.decodeBody()
+                // A few kilobytes may be a template's largest size.
+                try await request.decodeBody { try await loop.blocking($0) }
                 return try await answer(
                     request,
                     PublisherCall(
@@ -176,7 +183,6 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        try call.requireWriting()
         let isValidation = try Self.isValidation(request)
         let (body, namespace) = (request.body, call.namespace)
         let template = try await LargeWork.run(ofBytes: body.count, on: loop) {
@@ -229,7 +235,6 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        try call.requireWriting()
         let target = try Self.rollbackTarget(request)
         let stored = try await turns.take(of: call.app, for: request.caller) {
             try await database.config.rollBack(
@@ -297,6 +302,7 @@ extension FirebaseSurface {
     private static let maximumValues = 500_000
     private static let maximumDepth = 64
 
+    /// - Throws: `JSONError`, `ConfigTemplateError`.
     static func template(
         _ body: [UInt8],
         _ namespace: ConfigNamespace
@@ -304,26 +310,20 @@ extension FirebaseSurface {
         try ConfigTemplate(try json(body), namespace: namespace)
     }
 
-    private static func json(_ body: [UInt8]) throws(FirebaseError) -> JSONValue {
-        do throws(JSONError) {
-            return try JSONValue.parse(
-                body,
-                maximumDepth: maximumDepth,
-                maximumValues: maximumValues
-            )
-        } catch {
-            throw .invalidTemplate("the body is not JSON: \(error.description)")
-        }
+    private static func json(_ body: [UInt8]) throws(JSONError) -> JSONValue {
+        try JSONValue.parse(body, maximumDepth: maximumDepth, maximumValues: maximumValues)
     }
 
     /// Firebase's command sends it in the query and no body, the SDKs in the body; a number or text.
-    private static func rollbackTarget(_ request: HTTPServerRequest) throws(FirebaseError) -> Int {
+    /// A null says nothing.
+    static func rollbackTarget(_ request: HTTPServerRequest) throws -> Int {
         var target = request.queryValue("versionNumber")?.wholeNumber
-        if !request.body.isEmpty, let value = try json(request.body)["versionNumber"] {
+        if !request.body.isEmpty, let value = try json(request.body)["versionNumber"], !value.isNull
+        {
             target = value.integer ?? value.string?.wholeNumber
         }
         guard let target, target > 0 else {
-            throw .invalid("versionNumber must be a version's number")
+            throw FirebaseError.invalid("versionNumber must be a version's number")
         }
         return target
     }

@@ -1,3 +1,4 @@
+package import JSON
 import Postgres
 package import PushCore
 
@@ -11,19 +12,26 @@ extension ConfigStore {
         package var template: String?
     }
 
+    /// What came of looking at a row.
+    package enum RowVerdict: Sendable {
+        /// Kept in this form from now on: clients demand members that others leave out.
+        case holds(as: JSONObject)
+        case refused(String)
+    }
+
     /// Looks at the oldest row that nobody has looked at, of a template that nobody holds, and makes it
     /// current where it holds and is higher than what is: all in one transaction, so that of several
     /// lookers one does it.
     ///
     /// - Parameters:
     ///   - maximumBytes: A larger template is not read.
-    ///   - verdict: Why it does not hold; `nil` where it does.
+    ///   - verdict: Whether it holds.
     ///   - record: What is told of it, where it becomes current.
     /// - Returns: The row as it stands now; `nil` where there is none to look at.
     /// - Throws: `StorageError`.
     package func checkNext(
         maximumBytes: Int,
-        verdict: @escaping @Sendable (UncheckedConfigVersion) async -> String?,
+        verdict: @escaping @Sendable (UncheckedConfigVersion) async -> RowVerdict,
         record: @escaping @Sendable (StoredConfigVersion) -> OutgoingRecord
     ) async throws -> StoredConfigVersion? {
         try await database.transaction { transaction in
@@ -44,21 +52,30 @@ extension ConfigStore {
             )
             guard let row = found.first else { return nil }
             var stored = try StoredConfigVersion(row, withTemplate: false)
-            let reason = await verdict(
+            let verdict = await verdict(
                 UncheckedConfigVersion(stored: stored, template: try row.textOrNil("template"))
             )
-            stored.state = reason == nil ? .good : .refused
-            stored.reason = reason
+            var template: PostgresValue = .null
+            switch verdict {
+            case .holds(let object):
+                stored.state = .good
+                stored.reason = nil
+                template = .json(.object(object))
+            case .refused(let reason):
+                stored.state = .refused
+                stored.reason = reason
+            }
             let place: [PostgresValue] = [.text(stored.app), .text(stored.namespace)]
             let head = try await transaction.pipeline([
                 (
                     """
-                    UPDATE config_versions SET state = $4, reason = $5
+                    UPDATE config_versions
+                    SET state = $4, reason = $5, template = coalesce($6::json, template)
                     WHERE app = $1 AND namespace = $2 AND version = $3
                     """,
                     place + [
                         .integer(stored.version), .integer(stored.state.rawValue),
-                        .optional(text: reason),
+                        .optional(text: stored.reason), template,
                     ]
                 ),
                 (
@@ -69,7 +86,9 @@ extension ConfigStore {
                     place
                 ),
             ])[1].first.map(ConfigHead.init)
-            guard reason == nil, stored.version > head?.currentVersion ?? 0 else { return stored }
+            guard stored.state == .good, stored.version > head?.currentVersion ?? 0 else {
+                return stored
+            }
             try await Self.makeCurrent(stored, record(stored), transaction)
             return stored
         }

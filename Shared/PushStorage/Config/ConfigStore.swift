@@ -54,7 +54,8 @@ package struct ConfigStore: Sendable {
         ).first.map { try StoredConfigVersion($0, withTemplate: true) }
     }
 
-    /// Versions without their templates, newest first.
+    /// Versions without their templates, newest first. Their times count as they are shown, in
+    /// milliseconds.
     package func versions(
         _ app: String,
         _ namespace: String,
@@ -67,8 +68,8 @@ package struct ConfigStore: Sendable {
                 AND ($3 OR state = \(ConfigVersionState.good.sql))
                 AND ($4::bigint IS NULL OR version <= $4)
                 AND ($5::bigint IS NULL OR version < $5)
-                AND ($6::timestamptz IS NULL OR published_at >= $6)
-                AND ($7::timestamptz IS NULL OR published_at <= $7)
+                AND ($6::timestamptz IS NULL OR date_trunc('milliseconds', published_at) >= $6)
+                AND ($7::timestamptz IS NULL OR date_trunc('milliseconds', published_at) <= $7)
             ORDER BY version DESC LIMIT $8
             """,
             [
@@ -229,14 +230,18 @@ package struct ConfigStore: Sendable {
         _ record: (Int, ConfigUpdateType) -> OutgoingRecord,
         _ transaction: PostgresTransaction
     ) async throws -> StoredConfigVersion {
-        // Another system may have announced versions of its own before the template was kept here.
+        // Another system may have announced versions of its own before the template was kept here, or
+        // be about to.
         let announced = try await transaction.execute(
             """
-            SELECT announced_version FROM config_announcements
-            WHERE app = $1 AND namespace = $2
+            SELECT greatest(
+                (SELECT announced_version FROM config_announcements
+                    WHERE app = $1 AND namespace = $2),
+                (SELECT max(version) FROM config_pending
+                    WHERE app = $1 AND namespace = $2)) AS version
             """,
             [.text(new.app), .text(new.namespace)]
-        ).first?.integer("announced_version")
+        ).first?.integerOrNil("version")
         let version = max(head.lastVersion, head.currentVersion, announced ?? 0) + 1
         guard version <= maximumVersion else { throw ConfigVersionsExhausted() }
         let added = try await transaction.execute(

@@ -8,7 +8,8 @@ extension Migration {
         version: 23,
         oldestUsable: 1,
         statements: [
-            // A template is `json`, not `jsonb`: its conditions and parameters keep their order.
+            // A template is `json`, not `jsonb`: its conditions and parameters keep their order. Its time
+            // is one that all can read and reckon with, whoever writes it.
             """
             CREATE TABLE config_versions (
                 app text COLLATE "C" NOT NULL REFERENCES apps ON DELETE CASCADE,
@@ -22,7 +23,9 @@ extension Migration {
                 user_name text NOT NULL DEFAULT session_user,
                 user_email text NOT NULL DEFAULT session_user || '@postgres',
                 rollback_source bigint,
-                published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                published_at timestamptz NOT NULL DEFAULT clock_timestamp()
+                    CHECK (published_at >= '0001-01-01T00:00:00Z'
+                        AND published_at < '10000-01-01T00:00:00Z'),
                 state smallint NOT NULL DEFAULT 0,
                 reason text,
                 PRIMARY KEY (app, namespace, version))
@@ -123,8 +126,12 @@ extension Migration {
             #variable_conflict use_column
             DECLARE number bigint;
             BEGIN
-                SELECT coalesce(max(a.announced_version), 0) + 1 INTO number
-                FROM config_announcements a WHERE a.app = $1 AND a.namespace = $2;
+                SELECT coalesce(max(known.version), 0) + 1 INTO number
+                FROM (SELECT a.announced_version AS version FROM config_announcements a
+                    WHERE a.app = $1 AND a.namespace = $2
+                    UNION ALL
+                    SELECT p.version FROM config_pending p
+                    WHERE p.app = $1 AND p.namespace = $2) known;
                 INSERT INTO config_heads AS h (app, namespace, last_version)
                 VALUES ($1, $2, number)
                 ON CONFLICT (app, namespace) DO UPDATE

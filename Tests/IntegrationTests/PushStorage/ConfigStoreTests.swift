@@ -119,7 +119,10 @@ struct ConfigStoreTests {
             var states: [ConfigVersionState] = []
             while let checked = try await config.checkNext(
                 maximumBytes: 1000,
-                verdict: { $0.template?.contains("broken") == true ? "it is broken" : nil },
+                verdict: { row in
+                    row.template?.contains("broken") == true
+                        ? .refused("it is broken") : .holds(as: ["conditions": []])
+                },
                 record: { record($0.version, .incremental) }
             ) {
                 states.append(checked.state)
@@ -127,6 +130,7 @@ struct ConfigStoreTests {
             #expect(states == [.good, .refused])
             let current = try await config.version(app, client)
             #expect(current?.version == 2 && current?.description == "by psql")
+            #expect(current?.template == ["conditions": []])
             let refused = try await config.refused(app)
             #expect(refused.map(\.version) == [3] && refused.map(\.reason) == ["it is broken"])
             // Its number is used up.
@@ -162,7 +166,7 @@ struct ConfigStoreTests {
             func check() async throws -> String? {
                 try await fixture.database.config.checkNext(
                     maximumBytes: 1000,
-                    verdict: { _ in nil },
+                    verdict: { _ in .holds(as: [:]) },
                     record: { record($0.version, .incremental) }
                 )?
                 .app
@@ -188,7 +192,7 @@ struct ConfigStoreTests {
                     verdict: { _ in
                         reach.finish()
                         for await _ in silence {}
-                        return nil
+                        return .holds(as: [:])
                     },
                     record: { record($0.version, .incremental) }
                 )
@@ -238,6 +242,30 @@ struct ConfigStoreTests {
         }
     }
 
+    @Test("It goes on above what another system has said and nobody has announced yet")
+    func numbersGoOnAbovePending() async throws {
+        try await StorageFixture.run { fixture in
+            let announcements = fixture.database.configAnnouncements
+            func hear(_ version: Int, _ namespace: String) async throws {
+                let elsewhere = HeardConfig(
+                    app: app,
+                    namespace: namespace,
+                    version: version,
+                    updateType: "INCREMENTAL_UPDATE"
+                )
+                #expect(try await announcements.note([elsewhere]) == [true])
+            }
+            try await hear(50, client)
+            #expect(try await publish("first", .version(0), fixture) == 51)
+            // By a call of the function, too: in the namespace that nothing is published in.
+            try await hear(60, "firebase-server")
+            let called = try await fixture.server.query(
+                "SELECT carillon_publish_config('shop', 'firebase-server', '{}')"
+            )
+            #expect(called == ["61"])
+        }
+    }
+
     @Test("A template that is too large is refused without being read")
     func tooLarge() async throws {
         try await StorageFixture.run { fixture in
@@ -249,11 +277,38 @@ struct ConfigStoreTests {
             )
             let checked = try await fixture.database.config.checkNext(
                 maximumBytes: 1000,
-                verdict: { $0.template == nil ? "too large" : nil },
+                verdict: { $0.template == nil ? .refused("too large") : .holds(as: [:]) },
                 record: { record($0.version, .incremental) }
             )
             #expect(checked?.reason == "too large")
             #expect(try await fixture.database.outbox.count() == 0)
+        }
+    }
+
+    @Test("A version is of a time that can be reckoned with, and found by it as it is shown")
+    func times() async throws {
+        try await StorageFixture.run { fixture in
+            // One of these kept all apps' rows from being looked at, another all announcements.
+            for time in ["-infinity", "infinity", "10000-01-01", "4713-01-01 BC"] {
+                await #expect(throws: (any Error).self) {
+                    _ = try await fixture.server.query(
+                        """
+                        INSERT INTO config_versions (app, namespace, version, template, published_at)
+                        VALUES ('shop', 'firebase', 1, '{}', '\(time)')
+                        """
+                    )
+                }
+            }
+            let version = try await publish("one", .any, fixture)
+            _ = try await fixture.server.query(
+                "UPDATE config_versions SET published_at = '2026-11-23T13:35:55.751999Z'"
+            )
+            let time = Instant(iso8601: "2026-11-23T13:35:55.751Z")
+            var filter = ConfigVersionFilter(limit: 10)
+            filter.startTime = time
+            filter.endTime = time
+            let found = try await fixture.database.config.versions(app, client, filter)
+            #expect(found.map(\.version) == [version])
         }
     }
 
