@@ -30,39 +30,85 @@ package enum JWT {
         _ token: String,
         with key: (JSONObject) throws -> VerifyingKey?
     ) throws -> (header: JSONObject, claims: JSONObject) {
-        guard token.utf8.count <= maximumByteCount else {
-            throw CryptographyError.badToken("longer than \(maximumByteCount) bytes")
+        let token = try UnprovedToken(token)
+        guard let key = try key(token.header) else {
+            throw CryptographyError.badToken("unknown key")
         }
-        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3 else { throw CryptographyError.badToken("not three parts") }
-        let header = try object(parts[0], "header")
-        let claims = try object(parts[1], "claims")
-        let signature = try bytes(parts[2], "signature")
-        guard header["crit"] == nil else {
-            throw CryptographyError.badToken("its header has critical extensions")
-        }
-        guard let key = try key(header) else { throw CryptographyError.badToken("unknown key") }
-        guard header["alg"]?.string == key.algorithm.rawValue else {
+        guard token.algorithm == key.algorithm else {
             throw CryptographyError.badToken("its algorithm is not \(key.algorithm.rawValue)")
         }
-        guard key.isValid(signature, for: Array("\(parts[0]).\(parts[1])".utf8)) else {
-            throw CryptographyError.badToken("wrong signature")
+        guard token.isSigned(by: key) else { throw CryptographyError.badToken("wrong signature") }
+        return (token.header, token.claims)
+    }
+}
+
+/// A token that was read and whose signature nobody has checked: what it says is what anybody might
+/// have written.
+package struct UnprovedToken: Sendable {
+    package let header: JSONObject
+    package let claims: JSONObject
+    /// `nil`: one that nobody here signs by, such as `none` and HS256.
+    package let algorithm: JWTAlgorithm?
+    private let signed: [UInt8]
+    private let signature: [UInt8]
+
+    /// - Throws: `badToken`, which says what is wrong and never shows the token.
+    package init(_ token: String) throws(CryptographyError) {
+        guard token.utf8.count <= JWT.maximumByteCount else {
+            throw .badToken("longer than \(JWT.maximumByteCount) bytes")
         }
-        return (header, claims)
+        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3 else { throw .badToken("not three parts") }
+        header = try Self.object(parts[0], "header")
+        claims = try Self.object(parts[1], "claims")
+        signature = try Self.bytes(parts[2], "signature")
+        signed = Array("\(parts[0]).\(parts[1])".utf8)
+        algorithm = header["alg"]?.string.flatMap(JWTAlgorithm.init)
+        guard header["crit"] == nil else {
+            throw .badToken("its header has critical extensions")
+        }
     }
 
-    private static func object(_ part: Substring, _ name: String) throws -> JSONObject {
-        guard let object = (try? JSONValue.parse(bytes(part, name)))?.object else {
-            throw CryptographyError.badToken("its \(name) is not a JSON object in base64url")
+    /// Whether the signature is this key's, and of its algorithm.
+    package func isSigned(by key: VerifyingKey) -> Bool {
+        algorithm == key.algorithm && key.isValid(signature, for: signed)
+    }
+
+    private static func object(
+        _ part: Substring,
+        _ name: String
+    ) throws(CryptographyError) -> JSONObject {
+        let bytes = try bytes(part, name)
+        guard let object = (try? JSONValue.parse(bytes))?.object else {
+            throw .badToken("its \(name) is not a JSON object in base64url")
+        }
+        // Of a member that is there twice others may read the other one.
+        guard try count(bytes) == object.count else {
+            throw .badToken("its \(name) has a member twice")
         }
         return object
     }
 
-    private static func bytes(_ part: Substring, _ name: String) throws -> [UInt8] {
+    private static func count(_ bytes: [UInt8]) throws(CryptographyError) -> Int {
+        do throws(JSONError) {
+            return try JSONReader.read(bytes) { reader throws(JSONError) in
+                var count = 0
+                try reader.object { _, _ in count += 1 }
+                return count
+            }
+        } catch {
+            throw .badToken("not JSON")
+        }
+    }
+
+    private static func bytes(
+        _ part: Substring,
+        _ name: String
+    ) throws(CryptographyError) -> [UInt8] {
         do {
             return try Base64.decodeURL(String(part))
         } catch {
-            throw CryptographyError.badToken("its \(name) is not base64url")
+            throw .badToken("its \(name) is not base64url")
         }
     }
 }

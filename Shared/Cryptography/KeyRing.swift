@@ -1,5 +1,3 @@
-internal import COpenSSL
-
 /// The keys under which secrets are encrypted at rest: the first seals, all open.
 ///
 /// A sealed value is `1 ‖ length of the key's id ‖ id ‖ nonce (12) ‖ ciphertext ‖ tag (16)`,
@@ -13,8 +11,6 @@ package struct KeyRing: Sendable {
     }
 
     private static let version: UInt8 = 1
-    private static let nonceByteCount = 12
-    private static let tagByteCount = 16
 
     private let keys: [Key]
 
@@ -46,6 +42,14 @@ package struct KeyRing: Sendable {
     /// The key that seals.
     package var primaryKeyID: String { keys[0].id }
 
+    /// The ids of all keys, the one that seals first.
+    package var keyIDs: [String] { keys.map(\.id) }
+
+    /// What every value that the first key sealed begins with, and no other.
+    package var primaryHead: [UInt8] {
+        [Self.version, UInt8(primaryKeyID.utf8.count)] + Array(primaryKeyID.utf8)
+    }
+
     /// Encrypts under the first key.
     ///
     /// - Parameters:
@@ -56,8 +60,8 @@ package struct KeyRing: Sendable {
     package func seal(_ plaintext: [UInt8], context: String) throws(CryptographyError) -> [UInt8] {
         let key = keys[0]
         let head = [Self.version, UInt8(key.id.utf8.count)] + Array(key.id.utf8)
-        let nonce = randomBytes(Self.nonceByteCount)
-        let (ciphertext, tag) = try encrypt(
+        let nonce = randomBytes(AESGCM.nonceByteCount)
+        let (ciphertext, tag) = try AESGCM.encrypt(
             plaintext,
             key: key.bytes,
             nonce: nonce,
@@ -73,10 +77,10 @@ package struct KeyRing: Sendable {
         guard let id = Self.keyID(of: sealed) else { throw .notAuthentic }
         guard let key = keys.first(where: { $0.id == id }) else { throw .unknownKey(id) }
         let headEnd = 2 + Int(sealed[1])
-        let nonceEnd = headEnd + Self.nonceByteCount
-        let tagStart = sealed.count - Self.tagByteCount
+        let nonceEnd = headEnd + AESGCM.nonceByteCount
+        let tagStart = sealed.count - AESGCM.tagByteCount
         guard tagStart >= nonceEnd else { throw .notAuthentic }
-        return try decrypt(
+        return try AESGCM.decrypt(
             Array(sealed[nonceEnd..<tagStart]),
             tag: Array(sealed[tagStart...]),
             key: key.bytes,
@@ -85,7 +89,25 @@ package struct KeyRing: Sendable {
         )
     }
 
-    /// The id of the key that sealed this; `nil` where it is nothing that `seal` made.
+    /// What tells whether two messages are the same, and nothing of them to whoever lacks the keys: from
+    /// a plain digest of a short one he would find it by trying.
+    ///
+    /// - Parameters:
+    ///   - message: Of any length.
+    ///   - context: What the message is and whose; there its mark is another.
+    /// - Returns: Its marks under all keys, the one that seals first. Each is
+    ///   `1 ‖ length of the key's id ‖ id ‖ HMAC-SHA256 (32)`.
+    package func marks(of message: [UInt8], context: String) -> [[UInt8]] {
+        let marked = sha256(Array(context.utf8)) + message
+        return keys.map { key in
+            // Not by the key itself, which encrypts.
+            let own = hmacSHA256(key: key.bytes, Array("carillon mark".utf8))
+            let head = [Self.version, UInt8(key.id.utf8.count)] + Array(key.id.utf8)
+            return head + hmacSHA256(key: own, marked)
+        }
+    }
+
+    /// The id of the key that sealed or marked this; `nil` where it is nothing that was made here.
     package static func keyID(of sealed: [UInt8]) -> String? {
         guard sealed.count > 2, sealed[0] == version, 1...32 ~= sealed[1],
             sealed.count >= 2 + Int(sealed[1])
@@ -106,101 +128,4 @@ package struct KeyRing: Sendable {
                 }
             }
     }
-}
-
-// MARK: - AES-256-GCM
-
-private let maximumByteCount = 1 << 30
-
-/// Sole owner of one `EVP_CIPHER_CTX`, which is wiped and freed when the value dies.
-@safe
-private struct CipherContext: ~Copyable {
-    let pointer: OpaquePointer
-
-    init() throws(CryptographyError) {
-        guard let pointer = unsafe EVP_CIPHER_CTX_new() else {
-            throw libraryFailure("EVP_CIPHER_CTX_new")
-        }
-        unsafe self.pointer = pointer
-    }
-
-    deinit { unsafe EVP_CIPHER_CTX_free(pointer) }
-
-    /// Starts AES-256-GCM and feeds what is authenticated only.
-    func start(
-        key: [UInt8],
-        nonce: [UInt8],
-        authenticating data: [UInt8],
-        encrypts: Bool
-    ) throws(CryptographyError) {
-        var count: Int32 = 0
-        guard
-            unsafe EVP_CipherInit_ex(
-                pointer,
-                EVP_aes_256_gcm(),
-                nil,
-                key,
-                nonce,
-                encrypts ? 1 : 0
-            ) == 1,
-            unsafe EVP_CipherUpdate(pointer, nil, &count, data, Int32(data.count)) == 1
-        else { throw libraryFailure("EVP_CipherInit_ex") }
-    }
-
-    /// Encrypts or decrypts; the last block is the caller's to finish.
-    func update(_ input: [UInt8]) throws(CryptographyError) -> [UInt8] {
-        guard !input.isEmpty else { return [] }
-        var output = [UInt8](repeating: 0, count: input.count)
-        var count: Int32 = 0
-        guard
-            unsafe EVP_CipherUpdate(pointer, &output, &count, input, Int32(input.count)) == 1,
-            Int(count) == input.count
-        else { throw libraryFailure("EVP_CipherUpdate") }
-        return output
-    }
-
-    /// Whether the end is right: always when encrypting, only for a true tag when decrypting.
-    func finish() -> Bool {
-        var rest = [UInt8](repeating: 0, count: 16)
-        var count: Int32 = 0
-        let isRight = unsafe EVP_CipherFinal_ex(pointer, &rest, &count) == 1
-        if !isRight { ERR_clear_error() }
-        return isRight
-    }
-}
-
-private func encrypt(
-    _ plaintext: [UInt8],
-    key: [UInt8],
-    nonce: [UInt8],
-    authenticating data: [UInt8]
-) throws(CryptographyError) -> (ciphertext: [UInt8], tag: [UInt8]) {
-    guard plaintext.count <= maximumByteCount else { throw .library("sealing over 2^30 bytes") }
-    let context = try CipherContext()
-    try context.start(key: key, nonce: nonce, authenticating: data, encrypts: true)
-    let ciphertext = try context.update(plaintext)
-    var tag = [UInt8](repeating: 0, count: 16)
-    guard context.finish(),
-        unsafe EVP_CIPHER_CTX_ctrl(context.pointer, EVP_CTRL_AEAD_GET_TAG, 16, &tag) == 1
-    else { throw libraryFailure("EVP_CipherFinal_ex") }
-    return (ciphertext, tag)
-}
-
-private func decrypt(
-    _ ciphertext: [UInt8],
-    tag: [UInt8],
-    key: [UInt8],
-    nonce: [UInt8],
-    authenticating data: [UInt8]
-) throws(CryptographyError) -> [UInt8] {
-    guard ciphertext.count <= maximumByteCount else { throw .notAuthentic }
-    let context = try CipherContext()
-    try context.start(key: key, nonce: nonce, authenticating: data, encrypts: false)
-    let plaintext = try context.update(ciphertext)
-    var tag = tag
-    guard unsafe EVP_CIPHER_CTX_ctrl(context.pointer, EVP_CTRL_AEAD_SET_TAG, 16, &tag) == 1 else {
-        throw libraryFailure("EVP_CIPHER_CTX_ctrl")
-    }
-    guard context.finish() else { throw .notAuthentic }
-    return plaintext
 }

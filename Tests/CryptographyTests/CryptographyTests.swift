@@ -107,6 +107,19 @@ struct KeyRingTests {
         #expect(throws: CryptographyError.unknownKey("b")) { try old.open(again, context: "") }
     }
 
+    @Test("A mark is one key's and one context's, and no plain digest of what it marks")
+    func marks() throws {
+        let old = try KeyRing(Self.first)
+        let rotated = try KeyRing(Self.second + "," + Self.first)
+        let marks = rotated.marks(of: secret, context: "here")
+        #expect(marks.map(KeyRing.keyID(of:)) == ["b", "a"])
+        #expect(old.marks(of: secret, context: "here") == [marks[1]])
+        #expect(old.marks(of: secret, context: "there") != [marks[1]])
+        #expect(old.marks(of: secret + [0], context: "here") != [marks[1]])
+        #expect(marks.allSatisfy { $0.suffix(32) != sha256(secret)[...] })
+        #expect(marks[0].suffix(32) != marks[1].suffix(32))
+    }
+
     @Test("A changed byte anywhere, a cut, or another context: it does not open")
     func tampering() throws {
         let ring = try KeyRing(Self.first)

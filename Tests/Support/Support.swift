@@ -20,6 +20,8 @@ package enum TestEnvironment {
     package static let pythonWithSchemathesis = value("CARILLON_PYTHON_SCHEMATHESIS")
     /// A Python with what deploy/test-requirements-firebase.txt lists.
     package static let pythonWithFirebase = value("CARILLON_PYTHON_FIREBASE")
+    /// A Python with what deploy/test-requirements-secure.txt lists.
+    package static let pythonWithSecure = value("CARILLON_PYTHON_SECURE")
 
     /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
     package static let nodeClients = value("NODE_CLIENTS")

@@ -1,0 +1,21 @@
+package import Cryptography
+package import JSON
+
+/// The JWK of a key, from where its numbers lie in a SubjectPublicKeyInfo: of P-256 the last 64 bytes
+/// are the point; of RSA the exponent comes last, 65537 in three bytes, behind a head of two.
+package func publicJWK(_ key: SigningKey, _ kid: String?) throws -> JSONValue {
+    let base64 = try key.publicKeyPEM().split(separator: "\n").dropFirst().dropLast().joined()
+    let der = try Base64.decode(base64)
+    var members: JSONObject
+    switch key.algorithm {
+    case .es256:
+        members = ["kty": "EC", "crv": "P-256"]
+        members["x"] = .string(Base64.encodeURL(Array(der.suffix(64).prefix(32))))
+        members["y"] = .string(Base64.encodeURL(Array(der.suffix(32))))
+    case .rs256:
+        members = ["kty": "RSA", "e": "AQAB"]
+        members["n"] = .string(Base64.encodeURL(Array(der.dropLast(5).suffix(256))))
+    }
+    members["kid"] = kid.map { .string($0) }
+    return .object(members)
+}
