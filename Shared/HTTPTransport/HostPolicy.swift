@@ -24,10 +24,19 @@ package struct HostPolicy: Sendable, Equatable {
         case suffix(String)
         case host(String)
         case place(host: String, port: Int, path: String)
+        case anywhere
     }
 
     private let entries: [Entry]
     private let allowsPlainHTTP: Bool
+
+    /// Every host over https, on whatever port, that has a public address.
+    package static let anyPublicAddress = HostPolicy(entries: [.anywhere])
+
+    private init(entries: [Entry]) {
+        self.entries = entries
+        allowsPlainHTTP = false
+    }
 
     /// - Parameters:
     ///   - texts: The entries.
@@ -81,6 +90,8 @@ package struct HostPolicy: Sendable, Equatable {
                     url.host == host && url.port == port
                     && (path == "/" || url.path.hasPrefix(path) && !url.hidesDots)
                 if isThere { return .anyAddress }
+            case .anywhere:
+                if url.scheme == "https" { verdict = .publicAddressOnly }
             }
         }
         return verdict

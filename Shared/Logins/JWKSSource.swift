@@ -1,0 +1,207 @@
+package import Cryptography
+package import EventLoop
+internal import HTTPTransport
+internal import JSON
+
+/// What an issuer showed.
+package struct FetchedKeys: Sendable {
+    package let set: JWKSet
+    /// Until they are to be asked for again.
+    package let freshFor: Duration
+
+    package init(set: JWKSet, freshFor: Duration) {
+        self.set = set
+        self.freshFor = freshFor
+    }
+}
+
+/// Why an issuer's keys could not be had.
+package enum JWKSFault: Error, Sendable, Equatable {
+    /// The address is not https, or its host is none that may be asked.
+    case notAllowed
+    /// It leads elsewhere, which is not followed.
+    case redirect
+    case status(Int)
+    case tooLarge
+    case timeout
+    /// No connection, or a certificate that is not trusted; in words.
+    case unreachable(String)
+    /// What came is no JWK set; why.
+    case noSet(String)
+    /// It is one, without a key that could be used; why, of each.
+    case noKeys([String])
+
+    package var metricLabel: String {
+        switch self {
+        case .notAllowed: "not_allowed"
+        case .redirect: "redirect"
+        case .status: "status"
+        case .tooLarge: "too_large"
+        case .timeout: "timeout"
+        case .unreachable: "unreachable"
+        case .noSet: "no_set"
+        case .noKeys: "no_keys"
+        }
+    }
+
+    /// For the operator.
+    package var text: String {
+        switch self {
+        case .notAllowed:
+            "it may not be asked: JWKS are fetched over https, from the places of JWKS_HOSTS, or where"
+                + " that is not set from public addresses"
+        case .redirect: "it redirects elsewhere, which is not followed"
+        case .status(let status): "it answers \(status)"
+        case .tooLarge: "it answers with more than \(JWKSSource.maximumBytes >> 10) KiB"
+        case .timeout: "it does not answer within \(JWKSSource.timeout)"
+        case .unreachable(let reason): "it cannot be reached: \(reason)"
+        case .noSet(let reason): "it answers with no JWK set: \(reason)"
+        case .noKeys(let reasons):
+            "it shows no key that could be used" + (reasons.first.map { ": \($0)" } ?? "")
+        }
+    }
+}
+
+/// How an issuer is asked for its keys: over https, at an address that is allowed, within bounds.
+package struct JWKSSource: Sendable {
+    static let maximumBytes = 256 << 10
+    static let timeout = Duration.seconds(10)
+    private static let maximumDepth = 16
+    private static let maximumValues = 10_000
+
+    /// - Parameter url: What a login says.
+    package let fetch: @Sendable (_ url: String) async -> Result<FetchedKeys, JWKSFault>
+
+    init(fetch: @escaping @Sendable (_ url: String) async -> Result<FetchedKeys, JWKSFault>) {
+        self.fetch = fetch
+    }
+
+    /// Asks over connections of the moment: an issuer is asked once an hour or so.
+    package init(_ configuration: JWKSConfiguration, on loop: EventLoop) {
+        self.init(configuration, timeout: Self.timeout, on: loop)
+    }
+
+    init(_ configuration: JWKSConfiguration, timeout: Duration, on loop: EventLoop) {
+        let transport = HTTPTransportConfiguration(
+            allowedHosts: configuration.hosts,
+            caFile: configuration.caFile,
+            maximumCalls: 1,
+            connectTimeout: Self.timeout,
+            maximumResponseBytes: Self.maximumBytes
+        )
+        fetch = { url in await Self.fetch(url, transport, timeout, on: loop) }
+    }
+
+    /// Whether an address is one that may be asked, as far as its name tells.
+    package static func permits(_ url: String, _ configuration: JWKSConfiguration) -> Bool {
+        isHTTPS(url) && configuration.hosts.permits(url)
+    }
+
+    private static func isHTTPS(_ url: String) -> Bool {
+        url.utf8.prefix(8).map { $0 | 0x20 }.elementsEqual("https://".utf8.map { $0 | 0x20 })
+    }
+
+    private static func fetch(
+        _ url: String,
+        _ transport: HTTPTransportConfiguration,
+        _ timeout: Duration,
+        on loop: EventLoop
+    ) async -> Result<FetchedKeys, JWKSFault> {
+        // A place that is named exactly would be asked over plain http, too.
+        guard isHTTPS(url) else { return .failure(.notAllowed) }
+        let request = HTTPRequest(
+            method: "GET",
+            url: url,
+            headers: [HTTPField("accept", "application/json")],
+            timeout: timeout
+        )
+        do throws(HTTPTransportError) {
+            let client = try HTTPClient(transport, on: loop)
+            defer { loop.execute { client.close() } }
+            return judge(try await client.call(request))
+        } catch {
+            return .failure(fault(error))
+        }
+    }
+
+    private static func fault(_ error: HTTPTransportError) -> JWKSFault {
+        switch error.kind {
+        case .hostRefused, .invalidRequest: .notAllowed
+        case .responseTooLarge: .tooLarge
+        case .timeout: .timeout
+        case .resolve, .connect, .tls, .proxy, .connectionLost, .protocolViolation, .overloaded,
+            .closed, .withdrawn, .local:
+            .unreachable(error.description)
+        }
+    }
+
+    static func judge(_ response: HTTPResponse) -> Result<FetchedKeys, JWKSFault> {
+        guard response.status == 200 else {
+            return .failure(
+                (300..<400).contains(response.status) ? .redirect : .status(response.status)
+            )
+        }
+        switch keys(in: response.body) {
+        case .failure(let fault): return .failure(fault)
+        case .success(let set):
+            let freshFor = freshness(response.header("cache-control"))
+            return .success(FetchedKeys(set: set, freshFor: freshFor))
+        }
+    }
+
+    /// Reads a JWK set of an issuer's, or of a file.
+    package static func keys(in text: [UInt8]) -> Result<JWKSet, JWKSFault> {
+        let json: JSONValue
+        do throws(JSONError) {
+            json = try JSONValue.parse(
+                text,
+                maximumDepth: maximumDepth,
+                maximumBytes: maximumBytes,
+                maximumValues: maximumValues
+            )
+        } catch {
+            return .failure(.noSet("it is not JSON"))
+        }
+        do throws(CryptographyError) {
+            let set = try JWKSet(json)
+            return set.keys.isEmpty ? .failure(.noKeys(set.passedOver)) : .success(set)
+        } catch {
+            return .failure(.noSet(error.description))
+        }
+    }
+
+    // MARK: How long keys are fresh
+
+    static let usualFreshness = Duration.seconds(3600)
+    private static let freshnesses = 300...86_400
+
+    /// What `Cache-Control` says, within bounds: an issuer that allows nothing to be kept would be asked
+    /// for each token.
+    static func freshness(_ cacheControl: String?) -> Duration {
+        guard let cacheControl else { return usualFreshness }
+        var seconds: Int?
+        for directive in cacheControl.split(separator: ",") {
+            let parts = directive.split(separator: "=", maxSplits: 1)
+            let name = parts.first.map { trimmed($0).lowercased() }
+            switch name {
+            case "no-store", "no-cache": seconds = 0
+            case "max-age":
+                let digits = parts.count == 2 ? trimmed(parts[1]).filter { $0 != "\"" } : ""
+                guard !digits.isEmpty, digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
+                    continue
+                }
+                // More digits than a number holds are a long time.
+                seconds = min(seconds ?? .max, Int(digits) ?? freshnesses.upperBound)
+            default: continue
+            }
+        }
+        guard let seconds else { return usualFreshness }
+        return .seconds(min(max(seconds, freshnesses.lowerBound), freshnesses.upperBound))
+    }
+
+    private static func trimmed(_ text: Substring) -> String {
+        let front = text.drop { $0 == " " || $0 == "\t" }
+        guard let last = front.lastIndex(where: { $0 != " " && $0 != "\t" }) else { return "" }
+        return String(front[...last])
+    }
+}

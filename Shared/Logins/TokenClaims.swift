@@ -1,0 +1,68 @@
+internal import Cryptography
+internal import JSON
+internal import PushCore
+
+/// What a token says of itself, read with bounds: nobody has checked its signature yet.
+struct TokenClaims: Sendable {
+    /// How far the issuer's clock and ours may differ.
+    static let leeway = 60.0
+    private static let maximumAudiences = 20
+
+    let issuer: String
+    let audiences: [String]
+    private let expiry: Double
+    private let notBefore: Double?
+    private let claims: JSONObject
+
+    init(_ claims: JSONObject) throws(LoginFault) {
+        guard let issuer = claims["iss"]?.string else { throw .issuer }
+        self.issuer = issuer
+        audiences = try Self.audiences(claims["aud"])
+        guard let expiry = claims["exp"] else { throw .noExpiry }
+        // A number that no `Double` holds, `1e400`, is no time either.
+        guard let expiry = Self.time(expiry) else { throw .malformed }
+        self.expiry = expiry
+        if let notBefore = claims["nbf"] {
+            guard let notBefore = Self.time(notBefore) else { throw .malformed }
+            self.notBefore = notBefore
+        } else {
+            notBefore = nil
+        }
+        self.claims = claims
+    }
+
+    private static func audiences(_ value: JSONValue?) throws(LoginFault) -> [String] {
+        switch value {
+        case .string(let audience): return [audience]
+        case .array(let values):
+            let audiences = values.compactMap(\.string)
+            guard audiences.count == values.count, !audiences.isEmpty,
+                audiences.count <= maximumAudiences
+            else { throw .audience }
+            return audiences
+        case .null, .bool, .integer, .double, .number, .object, nil: throw .audience
+        }
+    }
+
+    /// Seconds since 1970, which may have a fraction. They are compared only, so none is too large.
+    private static func time(_ value: JSONValue) -> Double? {
+        guard let time = value.double, time.isFinite else { return nil }
+        return time
+    }
+
+    func judge(at now: Instant) throws(LoginFault) {
+        let now = Double(now.milliseconds) / 1000
+        guard now < expiry + Self.leeway else { throw .expired }
+        if let notBefore, now < notBefore - Self.leeway { throw .notYetValid }
+    }
+
+    /// When it is not valid any more.
+    var end: Instant {
+        let end = expiry + Self.leeway
+        guard end > 0 else { return .earliest }
+        return end < Double(Instant.latest.seconds)
+            ? Instant(milliseconds: Int64(end * 1000)) : .latest
+    }
+
+    func text(_ claim: String) -> String? { claims[claim]?.string }
+}
