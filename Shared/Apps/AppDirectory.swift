@@ -125,6 +125,8 @@ package actor AppDirectory {
     /// Names that nobody has, and when that was found: who makes them up asks the database seldom.
     private var misses: [String: ContinuousClock.Instant] = [:]
     private static let missLifetime = Duration.seconds(1)
+    /// Which app readers mean who name none, and when that was read.
+    private var unnamedApp: (id: String?, readAt: ContinuousClock.Instant)?
     /// Counts notices: what was read before one is not kept after it.
     private var notices = 0
 
@@ -155,6 +157,7 @@ package actor AppDirectory {
         if app.isEmpty { entries = [:] } else { entries[app] = nil }
         // What was nobody's may be linked now, and what was one app's to another.
         projects = [:]
+        unnamedApp = nil
         misses = misses.filter { !$0.key.hasPrefix(Self.projectMark) }
     }
 
@@ -300,6 +303,26 @@ package actor AppDirectory {
         if entries.count >= Self.maximumEntries { entries.removeAll() }
         entries[id] = Entry(app: app, readAt: now)
         return app
+    }
+
+    // MARK: The app of readers who name none
+
+    /// The one app that callers of secure payloads mean who name none; `nil`: there is none.
+    package func unnamed() async throws -> AppAccess? {
+        if let unnamedApp, ContinuousClock.now - unnamedApp.readAt < Self.lifetime {
+            guard let id = unnamedApp.id else { return nil }
+            return try await find(id)
+        }
+        // No app's id, and no mark of another reading, is empty.
+        return try await shared("") { try await self.readUnnamed() }
+    }
+
+    private func readUnnamed() async throws -> AppAccess? {
+        let (now, noticesBefore) = (ContinuousClock.now, notices)
+        let id = try await database.apps.secureUnnamed()?.id
+        if notices == noticesBefore { unnamedApp = (id, now) }
+        guard let id else { return nil }
+        return try await find(id)
     }
 
     private func isMissing(_ name: String) -> Bool {

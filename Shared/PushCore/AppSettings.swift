@@ -34,6 +34,12 @@ package struct AppSettings: Sendable, Equatable {
     /// 0: no limit. Too low, and apps that fetch at each start keep old values.
     package var configFetchesPerHour = 120
 
+    /// `secure-unnamed`: whether who asks for secure payloads and names no app means this one. At most
+    /// one app can be meant.
+    package var meansUnnamedSecure = false
+    /// `secure-ids`: how its secure payloads are named. It only changes while the app keeps none.
+    package var secureIDs = SecureIDForm.random
+
     package init() {}
 
     /// From what is stored.
@@ -58,9 +64,6 @@ package struct AppSettings: Sendable, Equatable {
         guard parts.count == 2 else {
             throw InvalidChange(description: "a setting is name=value, as in mpns=off")
         }
-        if planned.contains(name) {
-            throw InvalidChange(description: "the setting \(name) is not in this version")
-        }
         guard let setting = all.first(where: { $0.name == name }) else {
             let names = all.map(\.name).joined(separator: ", ")
             throw InvalidChange(description: "there is no setting \(name); there are \(names)")
@@ -81,14 +84,17 @@ package struct AppSettings: Sendable, Equatable {
         shown.map { name, value in
             switch value {
             case .bool(let isOn): "\(name)=\(isOn ? "on" : "off")"
+            case .string(let word): "\(name)=\(word)"
             default: "\(name)=\(value.text)"
             }
         }
     }
 
-    private static let planned = ["secure-ids"]
+    /// Its stores look for it.
+    package static let secureIDsName = "secure-ids"
+    package static let secureUnnamedName = "secure-unnamed"
 
-    /// One setting: a switch, or a whole number within bounds.
+    /// One setting: a switch, a whole number within bounds, or one of some words.
     private enum Setting: Sendable {
         case toggle(String, @Sendable () -> WritableKeyPath<AppSettings, Bool>)
         case number(
@@ -96,11 +102,13 @@ package struct AppSettings: Sendable, Equatable {
             ClosedRange<Int>,
             @Sendable () -> WritableKeyPath<AppSettings, Int>
         )
+        case form(String, @Sendable () -> WritableKeyPath<AppSettings, SecureIDForm>)
 
         var name: String {
             switch self {
             case .toggle(let name, _): name
             case .number(let name, _, _): name
+            case .form(let name, _): name
             }
         }
 
@@ -109,6 +117,7 @@ package struct AppSettings: Sendable, Equatable {
             case .toggle: "on or off"
             case .number(_, let range, _):
                 "a whole number, \(range.lowerBound) to \(range.upperBound)"
+            case .form: SecureIDForm.allCases.map(\.rawValue).joined(separator: " or ")
             }
         }
 
@@ -123,6 +132,7 @@ package struct AppSettings: Sendable, Equatable {
             case .number(_, let range, _):
                 guard let number = Int(text), range.contains(number) else { return nil }
                 return JSONValue(number)
+            case .form: return SecureIDForm(rawValue: text).map { .string($0.rawValue) }
             }
         }
 
@@ -135,6 +145,9 @@ package struct AppSettings: Sendable, Equatable {
                     range.contains(number)
                 else { return }
                 settings[keyPath: path()] = number
+            case .form(_, let path):
+                guard let form = value.string.flatMap(SecureIDForm.init(rawValue:)) else { return }
+                settings[keyPath: path()] = form
             }
         }
 
@@ -142,6 +155,7 @@ package struct AppSettings: Sendable, Equatable {
             switch self {
             case .toggle(_, let path): .bool(settings[keyPath: path()])
             case .number(_, _, let path): JSONValue(settings[keyPath: path()])
+            case .form(_, let path): .string(settings[keyPath: path()].rawValue)
             }
         }
     }
@@ -157,5 +171,7 @@ package struct AppSettings: Sendable, Equatable {
         .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
         .number("signature-max-age", 0...31_536_000) { \.signatureMaxAgeSeconds },
         .number("config-fetches-per-hour", 0...1_000_000) { \.configFetchesPerHour },
+        .toggle(secureUnnamedName) { \.meansUnnamedSecure },
+        .form(secureIDsName) { \.secureIDs },
     ]
 }

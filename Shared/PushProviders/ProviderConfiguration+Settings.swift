@@ -57,7 +57,7 @@ extension ProviderConfiguration {
         static let caFile = Setting<String>.file(
             "PROVIDER_CA_FILE",
             takes: "the path of a PEM file",
-            "certificates that are trusted at the providers beside the system's"
+            "certificates that are trusted at providers and at issuers of tokens, beside the system's"
         )
         static let proxy = Setting<String>(
             "HTTPS_PROXY",

@@ -26,6 +26,11 @@
 // `Config/` is remote config: `ConfigStore` publishes and reads templates, `ConfigAnnouncements` says
 // which version is to be announced and which was, `ConfigFetches` who was given which.
 //
+// `Logins/` is who may prove an identity: `LoginStore` has an app's issuers, `JWKSStore` their keys.
+//
+// `Secure/` is what providers must not see: `SecurePayloadStore` keeps content and gives it to its one
+// reader, `SecureReaderStore` and `IdentitySecretStore` keep what a reader proves himself by.
+//
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
 package import Observability
@@ -80,7 +85,12 @@ package final class PushDatabase: Sendable {
     package var configAnnouncements: ConfigAnnouncements { ConfigAnnouncements(database: database) }
     package var configFetches: ConfigFetches { ConfigFetches(database: database) }
     package var configTokens: ConfigTokenStore { ConfigTokenStore(database: database) }
+    package var securePayloads: SecurePayloadStore { SecurePayloadStore(database: database) }
+    package var secureReaders: SecureReaderStore { SecureReaderStore(database: database) }
+    package var identitySecrets: IdentitySecretStore { IdentitySecretStore(database: database) }
     package var appLinks: AppLinkStore { AppLinkStore(database: database) }
+    package var logins: LoginStore { LoginStore(database: database) }
+    package var jwks: JWKSStore { JWKSStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
     package var sealed: SealedStore { SealedStore(database: database) }
     package var erasures: Erasures { Erasures(database: database) }

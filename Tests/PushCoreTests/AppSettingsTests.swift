@@ -17,7 +17,8 @@ struct AppSettingsTests {
         let changes = [
             "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
             "delete-days=7", "mpns=off", "requests-per-minute=100", "pushes-per-minute=0",
-            "signature-max-age=600", "config-fetches-per-hour=0",
+            "signature-max-age=600", "config-fetches-per-hour=0", "secure-unnamed=on",
+            "secure-ids=int31",
         ]
         var stored: JSONObject = [:]
         for text in changes {
@@ -36,7 +37,8 @@ struct AppSettingsTests {
             ("valid-days=0", "valid-days must be a whole number, 1 to 3650"),
             ("delete-days=many", "delete-days must be a whole number"),
             ("pushes-per-minute=-1", "pushes-per-minute must be a whole number, 0 to"),
-            ("secure-ids=int31", "secure-ids is not in this version"),
+            ("secure-ids=int32", "secure-ids must be random or int31"),
+            ("secure-unnamed=true", "secure-unnamed must be on or off"),
             ("colour=red", "no setting colour"), ("=", "no setting"),
         ]
     )
@@ -51,6 +53,7 @@ struct AppSettingsTests {
     func foreignValuesAreNotSet() {
         let settings = AppSettings([
             "valid-days": 0, "delete-days": "7", "mpns": "off", "client-push": 1, "new": true,
+            "secure-ids": "hex", "secure-unnamed": "on",
         ])
         #expect(settings == AppSettings())
     }

@@ -41,7 +41,10 @@ extension LeanCloudSurface {
     private func readLabelled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let pushes = try await labelled(call)
         var latest = pushes[0]
-        for other in pushes.dropFirst() { latest.ledger.add(other.ledger) }
+        for other in pushes.dropFirst() {
+            latest.ledger.add(other.ledger)
+            latest.confirmed += other.confirmed
+        }
         latest.failures = .together(pushes.map(\.failures))
         let platforms = try await objects.platforms(of: pushes)
         return LeanCloudAnswer(

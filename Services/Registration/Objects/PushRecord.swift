@@ -42,6 +42,7 @@ enum PushRecord {
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]
+        if push.confirmed > 0 { object["confirmed"] = JSONValue(push.confirmed) }
         if !push.failures.isEmpty { object["failures"] = push.failures.json }
         for (name, those) in successFields {
             guard let platforms else { break }

@@ -175,7 +175,7 @@ enum OpenAPIDocument {
                   "targeted = delivered + failed + expired + suppressed + inDoubt + pending",
                 "required": ["pushId", "app", "eventId", "eventSource", "status", "targeted",
                   "delivered", "failed", "expired", "suppressed", "inDoubt", "pending",
-                  "invalidTokens", "createdAt", "updatedAt"],
+                  "invalidTokens", "confirmed", "createdAt", "updatedAt"],
                 "properties": {
                   "pushId": {"type": "string", "format": "uuid"},
                   "app": {"type": "string"},
@@ -191,6 +191,8 @@ enum OpenAPIDocument {
                   "inDoubt": {"$ref": "#/components/schemas/Count"},
                   "pending": {"$ref": "#/components/schemas/Count"},
                   "invalidTokens": {"$ref": "#/components/schemas/Count"},
+                  "confirmed": {"type": "integer", "minimum": 0, "description":
+                    "Readers of the secure payload that it rings for; beside the balance"},
                   "failures": {"type": "array", "maxItems": 10, "items": {
                     "type": "object", "required": ["provider", "reason", "count"],
                     "properties": {
@@ -211,7 +213,8 @@ enum OpenAPIDocument {
               "Export": {
                 "type": "object",
                 "required": ["app", "kind", "id", "exportedAt", "installations", "configFetches",
-                  "identity", "deliveries", "pushes", "auditEntries", "truncated"],
+                  "identity", "securePayloads", "secureReaders", "secureSecrets", "deliveries",
+                  "pushes", "auditEntries", "truncated"],
                 "properties": {
                   "app": {"type": "string"},
                   "kind": {"type": "string", "enum": ["installation", "identity"]},
@@ -222,6 +225,14 @@ enum OpenAPIDocument {
                   "configFetches": {"type": "array", "items": {"type": "object", "required":
                     ["objectId", "version", "fetchedAt"]}},
                   "identity": {"type": "object", "nullable": true, "required": ["objectId"]},
+                  "securePayloads": {"type": "array", "description": "Without their content",
+                    "items": {"type": "object", "required":
+                    ["Id", "identity", "pushId", "state", "Read", "readAt", "createdAt", "expiresAt",
+                    "readOnce", "sealed"]}},
+                  "secureReaders": {"type": "array", "items": {"type": "object", "required":
+                    ["objectId", "hasSealingKey", "createdAt"]}},
+                  "secureSecrets": {"type": "array", "items": {"type": "object", "required":
+                    ["setAt"]}},
                   "deliveries": {"type": "array", "items": {"type": "object", "required":
                     ["pushId", "provider", "outcome", "attempts"]}},
                   "pushes": {"type": "array", "items": {"type": "object", "required": ["pushId",
@@ -243,7 +254,8 @@ enum OpenAPIDocument {
                   "erasedAt": {"$ref": "#/components/schemas/Time"},
                   "erased": {"type": "object", "required": ["installations",
                     "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
-                    "outboxRecords", "eventKeys", "shards", "auditEntries"], "additionalProperties": {"$ref":
+                    "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders",
+                    "secureSecrets", "auditEntries"], "additionalProperties": {"$ref":
                     "#/components/schemas/Count"}},
                   "inFlight": {"type": "integer", "minimum": 0, "description":
                     "Broadcasts that were reaching it just then; not 0: erase once more"}

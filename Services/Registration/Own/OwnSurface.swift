@@ -78,6 +78,7 @@ struct OwnSurface: Surface {
             "suppressed": JSONValue(ledger.suppressed), "inDoubt": JSONValue(ledger.inDoubt),
             "pending": JSONValue(ledger.pending),
             "invalidTokens": JSONValue(ledger.invalidTokens),
+            "confirmed": JSONValue(push.confirmed),
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]

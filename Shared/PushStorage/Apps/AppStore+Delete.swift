@@ -16,12 +16,17 @@ package struct AppDeletion: Sendable, Equatable {
     package var configFetches = 0
     package var configTokens = 0
     package var links = 0
+    package var securePayloads = 0
+    package var secureReaders = 0
+    package var secureSecrets = 0
 
     package var counts: [(name: String, count: Int)] {
         [
             ("installations", installations), ("pushes", pushes), ("deliveries", deliveries),
             ("event keys", eventKeys), ("config versions", configVersions),
             ("config fetches", configFetches), ("config tokens", configTokens), ("links", links),
+            ("secure payloads", securePayloads), ("device readers", secureReaders),
+            ("identity secrets", secureSecrets),
         ]
     }
 }
@@ -33,6 +38,8 @@ extension AppStore {
     private static let rowsAtOnce = 2000
     /// Each may be of some MiB.
     private static let templatesAtOnce = 20
+    /// Of up to 64 KiB, and as much for each device that it was sealed to.
+    private static let payloadsAtOnce = 200
     /// How often it is looked whether a dispatcher has let go, a tenth of a second apart.
     private static let looks = 300
 
@@ -43,6 +50,7 @@ extension AppStore {
     package func delete(_ id: String) async throws -> AppDeletion {
         var deletion = AppDeletion()
         try await close(id, &deletion)
+        try await deleteSecure(of: id, &deletion)
         try await cancelAll(of: id)
         try await untilNobodySends(id)
         repeat {
@@ -97,6 +105,42 @@ extension AppStore {
         // Planned by who had read that there is such an app.
         try await deletePushes(of: id, &deletion)
         return deletion
+    }
+
+    /// Content, and what lets somebody read it.
+    private func deleteSecure(of id: String, _ deletion: inout AppDeletion) async throws {
+        deletion.securePayloads = try await deleteRows(
+            """
+            DELETE FROM secure_payloads WHERE id IN (
+                SELECT id FROM secure_payloads WHERE app = $1
+                ORDER BY created_at, id LIMIT $2 FOR UPDATE)
+            """,
+            of: id,
+            atOnce: Self.payloadsAtOnce
+        )
+        deletion.secureReaders = try await deleteRows(
+            """
+            DELETE FROM secure_readers WHERE app = $1 AND installation IN (
+                SELECT installation FROM secure_readers WHERE app = $1
+                ORDER BY installation LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
+        deletion.secureSecrets = try await deleteRows(
+            """
+            DELETE FROM identity_secrets WHERE app = $1 AND identity IN (
+                SELECT identity FROM identity_secrets WHERE app = $1
+                ORDER BY identity LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
+        _ = try await deleteRows(
+            """
+            DELETE FROM secure_keys WHERE app = $1 AND key IN (
+                SELECT key FROM secure_keys WHERE app = $1 ORDER BY key LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
     }
 
     /// From here on no key opens it, and nothing can be sent for it.

@@ -123,8 +123,10 @@ package struct AppStore: Sendable {
     /// Sets some settings of an app, leaves its others, and tells the dispatchers.
     ///
     /// - Returns: The app as it is then; `nil` where there is none.
+    /// - Throws: `StorageError` of kind `conflict` for what another app, or what the app keeps, forbids.
     package func change(_ id: String, settings: JSONObject) async throws -> StoredApp? {
         try await database.transaction { transaction in
+            try await Self.checkSecure(id, settings, transaction)
             let changed = try await transaction.execute(
                 """
                 UPDATE apps SET settings = settings || $2::jsonb WHERE id = $1
@@ -138,6 +140,56 @@ package struct AppStore: Sendable {
                 [.text(id)]
             )
             return app
+        }
+    }
+
+    /// The app that callers of secure payloads mean who name none.
+    package func secureUnnamed() async throws -> StoredApp? {
+        try await database.execute(
+            "SELECT \(Self.columns) FROM apps WHERE \(Self.isUnnamed)"
+        ).first.map(Self.app)
+    }
+
+    private static let isUnnamed = """
+        settings->'\(AppSettings.secureUnnamedName)' = 'true'::jsonb
+        """
+
+    /// What a setting must not change under: another app that is meant already, and payloads whose
+    /// ids are of the other form.
+    private static func checkSecure(
+        _ id: String,
+        _ change: JSONObject,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        if change[AppSettings.secureUnnamedName]?.bool == true {
+            let other = try await transaction.execute(
+                "SELECT id FROM apps WHERE \(isUnnamed) AND id <> $1",
+                [.text(id)]
+            ).first?.text("id")
+            if let other {
+                throw StorageError(
+                    .conflict,
+                    "\(AppSettings.secureUnnamedName) is on for \(other), and one app only can be meant"
+                )
+            }
+        }
+        guard let form = change[AppSettings.secureIDsName] else { return }
+        // Held against who keeps a payload: the next statement sees what he kept, or he sees the form.
+        let known = try await transaction.execute(
+            "SELECT settings FROM apps WHERE id = $1 FOR UPDATE",
+            [.text(id)]
+        ).first?.json("settings").object
+        guard let known, form.string != AppSettings(known).secureIDs.rawValue else { return }
+        let keeps = try await transaction.execute(
+            "SELECT EXISTS (SELECT FROM secure_payloads WHERE app = $1) AS keeps",
+            [.text(id)]
+        ).first?.boolean("keeps")
+        guard keeps != true else {
+            throw StorageError(
+                .conflict,
+                "\(AppSettings.secureIDsName) only changes while \(id) keeps no secure payload, not even"
+                    + " the bare row of one that is over"
+            )
         }
     }
 

@@ -7,6 +7,7 @@ package struct SealedValue: Sendable, Equatable {
         case appKey, masterKey
         case retiredKey(AppKeyKind, digest: [UInt8])
         case credential(Platform, name: String)
+        case securePayload(id: String, identity: String)
     }
 
     package var app: String
@@ -21,6 +22,8 @@ package struct SealedValue: Sendable, Equatable {
         case .retiredKey(let kind, _): StoredApp.keyContext(app, kind)
         case .credential(let platform, let name):
             StoredCredential.context(app: app, platform: platform, name: name)
+        case .securePayload(let id, let identity):
+            SecurePayload.context(app: app, id: id, identity: identity)
         }
     }
 
@@ -32,11 +35,13 @@ package struct SealedValue: Sendable, Equatable {
         case .retiredKey(let kind, _): "an older \(kind.rawValue) key of \(app)"
         case .credential(let platform, let name):
             "the \(platform.rawValue) credential \(name) of \(app)"
+        case .securePayload(let id, _): "the secure payload \(id) of \(app)"
         }
     }
 }
 
-/// Everything that is sealed, wherever it is kept: for sealing it anew under another key.
+/// Everything that is sealed, wherever it is kept: for sealing it anew under another key. Of the content of
+/// secure payloads `all` has nothing: that is read in pages.
 package struct SealedStore: Sendable {
     let database: Database
 
@@ -74,6 +79,14 @@ package struct SealedStore: Sendable {
     ///
     /// - Returns: False where it was changed meanwhile: then that is sealed anew already.
     package func replace(_ value: SealedValue, by sealed: [UInt8]) async throws -> Bool {
+        let (sql, parameters) = Self.replacement(of: value, by: sealed)
+        return try await database.execute(sql, parameters).affectedRows == 1
+    }
+
+    static func replacement(
+        of value: SealedValue,
+        by sealed: [UInt8]
+    ) -> (sql: String, parameters: [PostgresValue]) {
         let known: [PostgresValue] = [.text(value.app), .bytes(value.sealed), .bytes(sealed)]
         let (sql, more): (String, [PostgresValue]) =
             switch value.place {
@@ -102,7 +115,14 @@ package struct SealedStore: Sendable {
                     WHERE app = $1 AND sealed = $2 AND provider = $4 AND name = $5
                     """, [.text(platform.rawValue), .text(name)]
                 )
+            case .securePayload(let id, _):
+                (
+                    """
+                    UPDATE secure_payloads SET content = $3
+                    WHERE app = $1 AND content = $2 AND id = $4
+                    """, [.text(id)]
+                )
             }
-        return try await database.execute(sql, known + more).affectedRows == 1
+        return (sql, known + more)
     }
 }

@@ -9,7 +9,8 @@ package struct ErasureCounts: Equatable, Sendable {
     /// In the order in which they are shown.
     package static let names = [
         "installations", "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
-        "outboxRecords", "eventKeys", "shards", "auditEntries",
+        "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders", "secureSecrets",
+        "auditEntries",
     ]
 
     init() { self.init([:]) }

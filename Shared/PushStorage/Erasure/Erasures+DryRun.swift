@@ -31,6 +31,7 @@ extension Erasures {
                 [.text(subject.app), .text(subject.id)]
             ).rows.count
         }
+        try await SubjectSecure.count(of: subject, own, &counts, in: database)
         while let page = try await countPage(of: subject, names, after: cursor, &counts) {
             cursor = page
         }

@@ -48,6 +48,7 @@ package struct Erasures: Sendable {
             until: until,
             database
         )
+        while try await eraseSecure(of: subject) {}
         while try await erasePage(of: subject) {}
         let late = try await erase(sent, names, of: subject)
         return try await finish(subject, entry, inFlight: late, unknown: unknown)
@@ -94,6 +95,12 @@ package struct Erasures: Sendable {
                 "DELETE FROM config_fetched WHERE app = $1 AND installation = ANY ($2::text[])",
                 own
             ).affectedRows
+            try await SubjectSecure.eraseProofs(
+                of: subject,
+                installations: installations.map(\.objectID),
+                &note.counts,
+                transaction
+            )
             note.counts["installations"] += try await transaction.execute(
                 "DELETE FROM installations WHERE app = $1 AND object_id = ANY ($2::text[])",
                 own
@@ -107,6 +114,24 @@ package struct Erasures: Sendable {
             try await ErasureNotes.keep(note, of: subject, for: entry, transaction)
             try await ErasedNames.note(note.names.texts.sorted(), of: subject.app, transaction)
             return note.names
+        }
+    }
+
+    /// Content goes first of all.
+    ///
+    /// - Returns: Whether there is more.
+    private func eraseSecure(of subject: Subject) async throws -> Bool {
+        try await database.transaction { transaction in
+            guard var note = try await ErasureNotes.lock(subject, transaction) else { return false }
+            let isMore = try await SubjectSecure.erasePortion(
+                of: subject,
+                note.names,
+                until: note.until,
+                &note.counts,
+                transaction
+            )
+            try await ErasureNotes.advance(note, of: subject, transaction)
+            return isMore
         }
     }
 
@@ -172,17 +197,25 @@ package struct Erasures: Sendable {
         try await database.transaction { transaction in
             let note = try await ErasureNotes.close(subject, transaction)
             var counts = note?.counts ?? ErasureCounts()
-            if let names = note?.names {
+            if let note {
                 try await ErasedNames.note(
-                    names.texts.sorted(),
+                    note.names.texts.sorted(),
                     of: subject.app,
-                    until: note?.until,
+                    until: note.until,
                     transaction
                 )
+                // What was being kept when the subject went, and was not there yet.
+                while try await SubjectSecure.erasePortion(
+                    of: subject,
+                    note.names,
+                    until: note.until,
+                    &counts,
+                    transaction
+                ) {}
                 try await SubjectRows.cleanRest(
                     of: subject,
-                    names,
-                    until: note?.until,
+                    note.names,
+                    until: note.until,
                     &counts,
                     transaction
                 )

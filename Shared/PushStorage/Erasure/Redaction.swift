@@ -72,6 +72,12 @@ struct Redaction {
         }
     }
 
+    /// Whether a record tells that it has read a secure payload.
+    func isReading(_ record: JSONObject) -> Bool {
+        record["provider"]?.string == "secure"
+            && ["identity", "installationId"].contains { record[$0]?.string.map(isName) ?? false }
+    }
+
     func isForNobodyElse(_ request: JSONObject) -> Bool {
         var named = 0
         for list in ["installations", "identities"] {

@@ -8,6 +8,11 @@ package struct SubjectExport: Sendable {
     /// Which version of the app's remote config each of the installations was given last.
     package var configFetches: [JSONValue] = []
     package var identity: JSONValue?
+    /// Secure payloads that are kept for it, without their content; which of its devices read by a
+    /// secret of their own; that it has a secret itself.
+    package var securePayloads: [JSONValue] = []
+    package var secureReaders: [JSONValue] = []
+    package var secureSecrets: [JSONValue] = []
     package var deliveries: [JSONValue] = []
     package var pushes: [JSONValue] = []
     package var auditEntries: [JSONValue] = []
@@ -20,7 +25,7 @@ package struct SubjectExport: Sendable {
 
     package var isEmpty: Bool {
         installations.isEmpty && identity == nil && deliveries.isEmpty && pushes.isEmpty
-            && !wasDealtWith
+            && securePayloads.isEmpty && secureSecrets.isEmpty && !wasDealtWith
     }
 
     package var counts: JSONObject {
@@ -28,6 +33,9 @@ package struct SubjectExport: Sendable {
             "installations": JSONValue(installations.count),
             "configFetches": JSONValue(configFetches.count),
             "identities": JSONValue(identity == nil ? 0 : 1),
+            "securePayloads": JSONValue(securePayloads.count),
+            "secureReaders": JSONValue(secureReaders.count),
+            "secureSecrets": JSONValue(secureSecrets.count),
             "deliveries": JSONValue(deliveries.count), "pushes": JSONValue(pushes.count),
             "auditEntries": JSONValue(auditEntries.count),
         ]
@@ -38,7 +46,8 @@ package struct SubjectExport: Sendable {
             "app": .string(subject.app), "kind": .string(subject.kind.rawValue),
             "id": .string(subject.id), "exportedAt": .string(time.iso8601),
             "installations": .array(installations), "configFetches": .array(configFetches),
-            "identity": identity ?? .null,
+            "identity": identity ?? .null, "securePayloads": .array(securePayloads),
+            "secureReaders": .array(secureReaders), "secureSecrets": .array(secureSecrets),
             "deliveries": .array(deliveries), "pushes": .array(pushes),
             "auditEntries": .array(auditEntries), "truncated": .bool(isTruncated),
         ]
@@ -71,6 +80,13 @@ extension Erasures {
                 [.text(subject.app), .text(subject.id)]
             ).first.map(Self.shownIdentity)
         }
+        try await SubjectSecure.export(
+            of: subject,
+            installations,
+            limit: Self.exportLimit,
+            into: &export,
+            in: database
+        )
         try await exportPushes(subject, names, into: &export)
         let entries = try await database.execute(
             """

@@ -180,11 +180,18 @@ enum SubjectRows {
                 guard let object = try? JSONValue.parse(value).object,
                     object["app"]?.string == app
                 else { continue }
+                let id = PostgresValue.integer(try row.integer("id"))
+                if redaction.isReading(object) {
+                    // Without whoever read it says nothing.
+                    _ = try await transaction.execute("DELETE FROM outbox WHERE id = $1", [id])
+                    count += 1
+                    continue
+                }
                 let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
                 guard after != value else { continue }
                 _ = try await transaction.execute(
                     "UPDATE outbox SET value = $2 WHERE id = $1",
-                    [.integer(try row.integer("id")), .bytes(after)]
+                    [id, .bytes(after)]
                 )
                 count += 1
             }

@@ -112,29 +112,45 @@ package struct OutboxStore: Sendable {
         _ records: [OutgoingRecord],
         _ transaction: PostgresTransaction
     ) async throws {
-        _ = try await transaction.execute(
-            """
-            INSERT INTO outbox (kafka_topic, key, value, headers, order_key)
-            SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::jsonb[], $5::text[])
-            """,
-            [
-                .textArray(records.map(\.topic)), .bytesArray(records.map(\.key)),
-                .bytesArray(records.map { $0.value ?? [] }),
-                .jsonArray(
-                    records.map { record in
-                        .array(
-                            record.headers.map { header in
-                                [
-                                    .string(header.name),
-                                    .string(String(decoding: header.value, as: UTF8.self)),
-                                ]
-                            }
-                        )
-                    }
-                ),
-                .textArray(records.map(\.orderKey)),
-            ]
-        )
-        try await StorageChannel.outbox.notify(transaction)
+        _ = try await transaction.pipeline(appending(records))
+    }
+
+    /// The same, for a pipeline of one's own.
+    static func appending(
+        _ records: [OutgoingRecord]
+    ) -> [(sql: String, parameters: [PostgresValue])] {
+        [
+            (insertion(from: 1), parameters(of: records)),
+            ("SELECT pg_notify('\(StorageChannel.outbox.rawValue)', '')", []),
+        ]
+    }
+
+    /// SQL that writes records down, whose parameters begin at this number; a condition may follow.
+    static func insertion(from first: Int) -> String {
+        """
+        INSERT INTO outbox (kafka_topic, key, value, headers, order_key)
+        SELECT * FROM unnest($\(first)::text[], $\(first + 1)::bytea[], $\(first + 2)::bytea[],
+            $\(first + 3)::jsonb[], $\(first + 4)::text[])
+        """
+    }
+
+    static func parameters(of records: [OutgoingRecord]) -> [PostgresValue] {
+        [
+            .textArray(records.map(\.topic)), .bytesArray(records.map(\.key)),
+            .bytesArray(records.map { $0.value ?? [] }),
+            .jsonArray(
+                records.map { record in
+                    .array(
+                        record.headers.map { header in
+                            [
+                                .string(header.name),
+                                .string(String(decoding: header.value, as: UTF8.self)),
+                            ]
+                        }
+                    )
+                }
+            ),
+            .textArray(records.map(\.orderKey)),
+        ]
     }
 }

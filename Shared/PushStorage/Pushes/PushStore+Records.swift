@@ -8,8 +8,8 @@ extension PushStore {
     private static let records = """
         SELECT p.id, p.app, p.event_source, p.event_id, p.request, p.status, p.error, p.notes,
             p.lane, p.targeted, p.delivered, p.failed, p.expired, p.suppressed, p.in_doubt,
-            p.pending, p.invalid_tokens, p.failures, p.expires_at, p.release_at, p.schedule_id, p.created_at,
-            p.updated_at, p.finished_at, p.id::text AS object_id,
+            p.pending, p.invalid_tokens, p.confirmed, p.failures, p.expires_at, p.release_at,
+            p.schedule_id, p.created_at, p.updated_at, p.finished_at, p.id::text AS object_id,
             coalesce(p.accepted_at, p.created_at) AS accepted_at,
             coalesce(p.release_at, p.accepted_at, p.created_at) AS push_time,
             coalesce(p.notes->>'notificationId', p.id::text) AS notification_id,
@@ -143,8 +143,8 @@ extension PushStore {
                     CASE WHEN row_number() OVER (ORDER BY created_at DESC, id) = 1 THEN request
                         ELSE '{}' END AS request,
                     status, error, notes, lane, targeted, delivered, failed, expired, suppressed,
-                    in_doubt, pending, invalid_tokens, failures, expires_at, release_at,
-                    schedule_id, accepted_at, created_at, updated_at, finished_at, hidden_at
+                    in_doubt, pending, invalid_tokens, confirmed, failures, expires_at,
+                    release_at, schedule_id, accepted_at, created_at, updated_at, finished_at, hidden_at
                 FROM pushes
                 WHERE app = $1 AND notes->>'notificationId' = $2 AND hidden_at IS NULL) pushes
             ORDER BY pushes.created_at DESC, id LIMIT 1000

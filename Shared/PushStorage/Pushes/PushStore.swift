@@ -18,6 +18,9 @@ package struct StoredPush: Sendable, Equatable {
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
     package var ledger: Ledger
+    /// How many readers of the secure payload that it rings for have read it. Beside the balance: who
+    /// reads may have heard of it otherwise.
+    package var confirmed = 0
     /// Why deliveries failed, the most frequent first; fewer than `failed` where a dispatcher of an
     /// older version took part.
     package var failures: [FailureCount] = []
@@ -49,8 +52,8 @@ package struct PushStore: Sendable {
 
     static let columns = """
         id, app, event_source, event_id, request, status, error, notes, lane, targeted, delivered,
-        failed, expired, suppressed, in_doubt, pending, invalid_tokens, failures, expires_at,
-        release_at,
+        failed, expired, suppressed, in_doubt, pending, invalid_tokens, confirmed, failures,
+        expires_at, release_at,
         schedule_id, coalesce(accepted_at, created_at) AS created_at, updated_at, finished_at
         """
 
@@ -99,7 +102,15 @@ package struct PushStore: Sendable {
         _ record: OutgoingRecord,
         _ transaction: PostgresTransaction
     ) async throws -> StoredPush? {
-        let inserted = try await transaction.execute(
+        let (sql, parameters) = insertion(of: push)
+        guard let row = try await transaction.execute(sql, parameters).first else { return nil }
+        try await OutboxStore.append([record], transaction)
+        return try Self.push(row)
+    }
+
+    /// SQL that keeps a push, and gives its row; none where the id is known already.
+    static func insertion(of push: NewPush) -> (sql: String, parameters: [PostgresValue]) {
+        (
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
                 expires_at, environment, release_at, schedule_id, created_at, updated_at)
@@ -117,9 +128,6 @@ package struct PushStore: Sendable {
                 .optional(timestamp: push.releaseAt?.microseconds),
             ]
         )
-        guard let row = inserted.first else { return nil }
-        try await OutboxStore.append([record], transaction)
-        return try Self.push(row)
     }
 
     /// Makes the request key the push's.
@@ -344,6 +352,7 @@ package struct PushStore: Sendable {
             notes: try row.json("notes").object ?? [:],
             lane: try row.integer("lane"),
             ledger: ledger,
+            confirmed: try row.integer("confirmed"),
             failures: FailureCounts.read(try row.jsonOrNil("failures")),
             expiresAt: try row.instantOrNil("expires_at"),
             releaseAt: try row.instantOrNil("release_at"),

@@ -1,0 +1,53 @@
+package import JSON
+
+/// In which form an app's secure payloads are named: `secure-ids`.
+package enum SecureIDForm: String, Sendable, CaseIterable {
+    /// 32 lower-case hexadecimal digits.
+    case random
+    /// 1 to 2147483647, in decimal: for clients that keep the id as a signed number of 32 bits.
+    case int31
+
+    /// Of a well-formed id.
+    package init(of id: String) {
+        self = id.utf8.count == SecureID.randomDigits ? .random : .int31
+    }
+}
+
+/// The id of a secure payload: one text over all apps, that names it and opens nothing.
+package enum SecureID {
+    static let randomDigits = 32
+    private static let maximumNumber = Int(Int32.max)
+
+    /// One that nobody has guessed; a number may be in use already.
+    package static func make(_ form: SecureIDForm) -> String {
+        switch form {
+        case .random:
+            return (0..<2).map { _ in
+                let digits = String(UInt64.random(in: 0...UInt64.max), radix: 16)
+                return String(repeating: "0", count: 16 - digits.count) + digits
+            }.joined()
+        // 0 is what the clients make of a text that is no number.
+        case .int31: return String(Int.random(in: 1...maximumNumber))
+        }
+    }
+
+    /// Whether a payload may be called so. Each id is written in one way only.
+    package static func isWellFormed(_ id: String) -> Bool {
+        let bytes = Array(id.utf8)
+        if bytes.count == randomDigits {
+            return bytes.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
+        }
+        guard (1...10).contains(bytes.count), bytes[0] != UInt8(ascii: "0"),
+            bytes.allSatisfy({ (48...57).contains($0) }), let number = Int(id)
+        else { return false }
+        return number <= maximumNumber
+    }
+
+    /// As answers show it: a number where it is one.
+    package static func json(_ id: String) -> JSONValue {
+        switch SecureIDForm(of: id) {
+        case .random: .string(id)
+        case .int31: Int(id).map { JSONValue($0) } ?? .string(id)
+        }
+    }
+}
