@@ -78,6 +78,7 @@ let package = Package(
         .executable(name: "carillon-registration", targets: ["Registration"]),
         .executable(name: "carillon-dispatcher", targets: ["Dispatcher"]),
         .executable(name: "carillon-config-watcher", targets: ["ConfigWatcher"]),
+        .executable(name: "carillon-secure-payload", targets: ["SecurePayload"]),
         .executable(name: "carillon-simulator", targets: ["Simulator"]),
         .executable(name: "carillon", targets: ["CLI"]),
         .executable(name: "carillon-bench", targets: ["Benchmarks"]),
@@ -148,6 +149,14 @@ let package = Package(
             ]
         ),
 
+        library(
+            "Logins",
+            [
+                "PushStorage", "PushCore", "HTTPTransport", "Cryptography", "EventLoop", "JSON",
+                "Observability", "Settings",
+            ]
+        ),
+
         service(
             "Registration",
             ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
@@ -160,8 +169,20 @@ let package = Package(
                 "Kafka",
             ]
         ),
+        service(
+            "SecurePayload",
+            [
+                "HTTPServer", "Door", "Outbox", "Logins", "PushStorage", "PushEvents", "Kafka",
+                "HTTPTransport",
+            ]
+        ),
         service("Simulator", ["HTTPServer", "Kafka"]),
-        service("CLI", ["RemoteConfig", "PushStorage", "PushEvents", "Kafka", "PushProviders"]),
+        service(
+            "CLI",
+            [
+                "RemoteConfig", "PushStorage", "PushEvents", "Kafka", "PushProviders", "Logins",
+            ]
+        ),
 
         .target(
             name: "Support",
@@ -175,13 +196,13 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "EventLoop", "HTTPServer", "HTTPTransport", "JSON", "Kafka", "Postgres",
-                "PushCore", "PushStorage",
+                "Cryptography", "EventLoop", "HTTPServer", "HTTPTransport", "JSON", "Kafka",
+                "Postgres", "PushCore", "PushStorage",
             ],
             path: "Tests/Benchmarks",
             exclude: [
                 "config_clients.py", "hostile.py", "record.json", "orjson_figures.py", "peers.py",
-                "postgres.sql",
+                "postgres.sql", "secure_guesses.py", "secure_readers.py", "secure_turns.py",
             ],
             swiftSettings: settings
         ),
@@ -203,6 +224,13 @@ let package = Package(
             ["HTTPTransport", "HTTPServer", "EventLoop", "Cryptography", "Observability"]
         ),
         tests("CryptographyTests", ["Cryptography", "JSON"]),
+        tests(
+            "LoginsTests",
+            [
+                "Logins", "PushStorage", "HTTPTransport", "HTTPServer", "PushCore", "Cryptography",
+                "EventLoop", "Observability", "Settings", "JSON",
+            ]
+        ),
         tests("XMLTests", ["XML"]),
         tests("RegularExpressionsTests", ["RegularExpressions"]),
         tests(
@@ -228,7 +256,7 @@ let package = Package(
             "SettingsTests",
             [
                 "Settings", "ServiceKit", "Kafka", "Registration", "Dispatcher", "ConfigWatcher",
-                "Simulator", "CLI",
+                "SecurePayload", "Simulator", "CLI",
             ]
         ),
         tests(
@@ -257,6 +285,13 @@ let package = Package(
             ]
         ),
         tests(
+            "SecurePayloadTests",
+            [
+                "SecurePayload", "Logins", "Door", "HTTPServer", "PushStorage", "PushEvents",
+                "PushCore", "Cryptography", "XML", "EventLoop", "JSON", "Observability",
+            ]
+        ),
+        tests(
             "CLITests",
             [
                 "CLI", "Kafka", "PushEvents", "PushCore", "ServiceKit", "EventLoop", "JSON",
@@ -273,10 +308,10 @@ let package = Package(
         ),
         tests(
             "EndToEndTests",
-            ["PushCore", "JSON", "Kafka", "Cryptography"],
+            ["PushCore", "JSON", "Kafka", "Cryptography", "HTTPServer", "EventLoop"],
             exclude: [
                 "JavaScript", "firebase_client.py", "leancloud_client.py", "rights.md",
-                "rights-config.md",
+                "rights-config.md", "rights-secure.md", "secure_client.py",
             ]
         ),
     ],

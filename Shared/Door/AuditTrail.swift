@@ -17,6 +17,8 @@ package actor AuditTrail: ServicePart {
 
     /// What entries call whoever had an app's master key.
     package static let masterKeyActor = "master-key"
+    /// Whoever is, or says that he is, one of an app's readers.
+    package static let readerActor = "reader"
 
     private static let wait = Duration.milliseconds(100)
     private static let batch = 500

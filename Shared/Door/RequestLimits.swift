@@ -7,15 +7,15 @@ import PushStorage
 /// What one loop counts of those who call, and how it finds who they are: by address, by key, and of
 /// each address what was wrong. Confined to its loop.
 package final class RequestLimits: @unchecked Sendable {
-    private let apps: AppDirectory
+    let apps: AppDirectory
     private let limits: RateLimits
-    private let appLimits: AppLimits
+    let appLimits: AppLimits
     private let refused: [Reason: Counter]
-    private var addresses: TokenBuckets<NetworkAddress>?
-    private var failures: FailureLimit?
+    var addresses: TokenBuckets<NetworkAddress>?
+    var failures: FailureLimit?
     private var keys: TokenBuckets<String>?
 
-    private enum Reason: String, CaseIterable {
+    enum Reason: String, CaseIterable {
         case address, failures, key, app, pushes
     }
 
@@ -70,23 +70,54 @@ package final class RequestLimits: @unchecked Sendable {
 
     /// Keys of fewer bytes could be found by trying, so beyond the limit of failures they are not
     /// looked at; a longer one that is right is let in from anywhere, however many others fail.
-    private static let unguessableKeyBytes = 20
+    static let unguessableKeyBytes = 20
 
     func admit(
         from address: NetworkAddress?,
         _ proof: Proof
     ) async throws -> (app: AppAccess, by: Credential) {
+        if let known = try admitAtOnce(from: address, proof) { return known }
         let now = ContinuousClock.now
         let subscriber = address?.subscriber
-        if let subscriber {
-            try take(addresses?.take(subscriber, now: now), .address)
-        }
-        let over = subscriber.flatMap { failures?.look($0, now: now) }
-        let isWellFormed = proof.app.isWellFormed
-        var found = isWellFormed ? apps.remembered(proof.app) : nil
-        if found == nil, isWellFormed, await maySearch(proof.app, subscriber, over, now) {
+        let over = try countAddress(subscriber, now)
+        var found: AppAccess?
+        if proof.app.isWellFormed, await maySearch(proof.app, subscriber, over, now) {
             found = try await apps.find(proof.app)
         }
+        return try admit(proof, to: found, subscriber, over, now)
+    }
+
+    /// The same where the app is remembered, so that nothing has to be waited for.
+    ///
+    /// - Returns: `nil` where it is not; then nothing is counted.
+    func admitAtOnce(
+        from address: NetworkAddress?,
+        _ proof: Proof
+    ) throws -> (app: AppAccess, by: Credential)? {
+        guard proof.app.isWellFormed, let app = apps.remembered(proof.app) else { return nil }
+        let now = ContinuousClock.now
+        let subscriber = address?.subscriber
+        let over = try countAddress(subscriber, now)
+        return try admit(proof, to: app, subscriber, over, now)
+    }
+
+    /// - Returns: `nil`, or, where there were too many failures from there, the seconds to wait.
+    private func countAddress(
+        _ subscriber: NetworkAddress?,
+        _ now: ContinuousClock.Instant
+    ) throws -> Int? {
+        guard let subscriber else { return nil }
+        try take(addresses?.take(subscriber, now: now), .address)
+        return failures?.look(subscriber, now: now)
+    }
+
+    private func admit(
+        _ proof: Proof,
+        to found: AppAccess?,
+        _ subscriber: NetworkAddress?,
+        _ over: Int?,
+        _ now: ContinuousClock.Instant
+    ) throws -> (app: AppAccess, by: Credential) {
         let credential = found.flatMap { app in
             proof.credential(
                 for: app,
@@ -120,7 +151,7 @@ package final class RequestLimits: @unchecked Sendable {
     }
 
     /// Beyond the limit of failures, what may be made up is looked for seldom.
-    private func maySearch(
+    func maySearch(
         _ name: AppName,
         _ subscriber: NetworkAddress?,
         _ over: Int?,
@@ -152,7 +183,7 @@ package final class RequestLimits: @unchecked Sendable {
         )
     }
 
-    private func take(_ wait: Int?, _ reason: Reason) throws {
+    func take(_ wait: Int?, _ reason: Reason) throws {
         guard let wait else { return }
         refused[reason]?.add()
         throw Refusal.tooManyRequests(retryAfterSeconds: wait)

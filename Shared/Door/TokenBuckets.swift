@@ -49,6 +49,14 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
         return bucket.tokens >= 1 ? nil : wait(for: bucket)
     }
 
+    /// Puts one back that was taken for what turned out not to count.
+    package mutating func giveBack(_ key: Key, now: ContinuousClock.Instant) {
+        guard young[key] != nil || old[key] != nil else { return }
+        var bucket = filled(key, now)
+        bucket.tokens = min(burst, bucket.tokens + 1)
+        keep(bucket, key)
+    }
+
     private func filled(_ key: Key, _ now: ContinuousClock.Instant) -> Bucket {
         guard var bucket = young[key] ?? old[key] else { return Bucket(tokens: burst, at: now) }
         let passed = (now - bucket.at) / .seconds(1)

@@ -5,8 +5,8 @@ package import PushStorage
 
 /// One request on its way through the door. Confined to its loop.
 package final class Visit: @unchecked Sendable {
-    private let limits: RequestLimits
-    private let from: NetworkAddress?
+    let limits: RequestLimits
+    let from: NetworkAddress?
     private let peer: String
     /// Where it came from: the peer, or what a trusted proxy says.
     package var address: String { from?.description ?? peer }
@@ -18,8 +18,9 @@ package final class Visit: @unchecked Sendable {
     /// stand for any method, and not each surface has a route of the server's for each of its own.
     package var action: String?
     private(set) var items = BatchedActions()
-    /// Whose call it is that the audit keeps: by the app's master key, or what publishes for it.
-    private(set) var audited: (app: String, actor: String)?
+    /// Whose call it is that the audit keeps: by the app's master key, what publishes for it, or who
+    /// reads what is kept for him alone.
+    var audited: (app: String, actor: String)?
     private(set) var targets: [String] = []
     /// Set where it was refused as one too many; the answer gets it as its `Retry-After`.
     private(set) var retryAfterSeconds: Int?
@@ -43,6 +44,29 @@ package final class Visit: @unchecked Sendable {
         } catch {
             throw remembered(error)
         }
+        return try admitted(proof, to: app, by: credential)
+    }
+
+    /// The same where it takes no waiting.
+    ///
+    /// - Returns: `nil` where the app has to be read first; then nothing is counted.
+    /// - Throws: `Refusal`.
+    package func admitAtOnce(_ proof: Proof) throws -> Caller? {
+        do {
+            guard let (app, credential) = try limits.admitAtOnce(from: from, proof) else {
+                return nil
+            }
+            return try admitted(proof, to: app, by: credential)
+        } catch {
+            throw remembered(error)
+        }
+    }
+
+    private func admitted(
+        _ proof: Proof,
+        to app: AppAccess,
+        by credential: Credential
+    ) throws -> Caller {
         switch credential {
         case .configToken(let name, _): audited = (app.id, "config-token:" + name)
         case .key where proof.rights == .master: audited = (app.id, AuditTrail.masterKeyActor)
@@ -82,7 +106,7 @@ package final class Visit: @unchecked Sendable {
         do { try limits.countRequest(of: app, rights) } catch { throw remembered(error) }
     }
 
-    private func remembered(_ error: any Error) -> any Error {
+    func remembered(_ error: any Error) -> any Error {
         if case Refusal.tooManyRequests(let seconds) = error { retryAfterSeconds = seconds }
         return error
     }

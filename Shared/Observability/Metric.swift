@@ -194,6 +194,36 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Deliveries that became rows due later without an attempt."
     )
+    package static let securePayloadsKept = Metric(
+        "secure_kept_total",
+        .counter,
+        "Secure payloads that were kept, with the push that rings for each, by how they are sealed."
+    )
+    package static let securePayloadsRead = Metric(
+        "secure_read_total",
+        .counter,
+        "Answers that held a secure payload, by whether anybody had read it before."
+    )
+    package static let securePayloadsRefused = Metric(
+        "secure_refused_total",
+        .counter,
+        "Requests about secure payloads that were refused, by reason."
+    )
+    package static let securePayloadsEnded = Metric(
+        "secure_expired_total",
+        .counter,
+        "Secure payloads whose bytes were deleted, by whether they expired or were read once."
+    )
+    package static let secureWaitingHashes = Metric(
+        "secure_waiting_hashes",
+        .gauge,
+        "Secrets of identities that wait to be hashed now."
+    )
+    package static let secureTampered = Metric(
+        "secure_tampered_total",
+        .counter,
+        "Secure payloads that were asked for and did not open: not as they were kept, or not where."
+    )
     package static let configPublishedRecords = Metric(
         "config_published_records_total",
         .counter,
@@ -228,6 +258,16 @@ package struct Metric: Hashable, Sendable {
         "config_publishes_total",
         .counter,
         "Templates that were published or rolled back over HTTP, by type."
+    )
+    package static let jwksFetches = Metric(
+        "jwks_fetches_total",
+        .counter,
+        "Times that an issuer was asked for its keys, by what came of it."
+    )
+    package static let jwksAge = Metric(
+        "jwks_age_seconds",
+        .gauge,
+        "Age of the oldest keys of an issuer that tokens are checked by."
     )
     package static let outboxRelayed = Metric(
         "outbox_relayed_total",

@@ -22,6 +22,21 @@ struct TokenBucketTests {
         #expect(buckets.take("a", now: start) == 1)
     }
 
+    @Test("What is given back counts for nothing, and no bucket holds more than its burst")
+    func givingBack() {
+        var buckets = TokenBuckets<String>(perSecond: 0.1, burst: 2)
+        let now = ContinuousClock.now
+        buckets.giveBack("a", now: now)
+        #expect(buckets.count == 0)
+        for _ in 0..<2 { #expect(buckets.take("a", now: now) == nil) }
+        #expect(buckets.take("a", now: now) == 10)
+        buckets.giveBack("a", now: now)
+        #expect(buckets.take("a", now: now) == nil)
+        for _ in 0..<9 { buckets.giveBack("a", now: now) }
+        for _ in 0..<2 { #expect(buckets.take("a", now: now) == nil) }
+        #expect(buckets.take("a", now: now) == 10)
+    }
+
     @Test("A slow rate says how many seconds it takes")
     func waitsAreWhole() {
         var buckets = TokenBuckets<String>(perSecond: 0.1, burst: 1)

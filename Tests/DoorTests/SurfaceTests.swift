@@ -41,6 +41,24 @@ struct SurfaceTests {
                     }
                 ),
                 SurfaceRoute(.get, "/bells/mine", for: .master) { _, _ in .text("mine") },
+                SurfaceRoute(
+                    .get,
+                    "/bells/at-once/:what",
+                    handler: .prompt { request, visit in
+                        switch request.pathParameters["what"] {
+                        case "open": .now(.text("dong"))
+                        case "later": .later { .text("dong at last") }
+                        case "cracked": throw Cracked()
+                        case "cracked-later": .later { throw Cracked() }
+                        case "broken": throw CancellationError()
+                        case "mine":
+                            // Nobody is remembered, so this one has to be looked for.
+                            try visit.admitAtOnce(Proof(project: "shop", clientKey: "k")) == nil
+                                ? .now(.text("nobody at once")) : .now(.text("mine"))
+                        default: throw visit.refusal()
+                        }
+                    }
+                ),
             ]
         }
 
@@ -96,9 +114,9 @@ struct SurfaceTests {
         )
         var router = Router()
         router.mount([Bells(), Plain()], behind: door)
-        let answer = await router.respond(
-            to: try HTTPServerRequest(method, target, headers: headers)
-        )
+        let request = try HTTPServerRequest(method, target, headers: headers)
+        let asked = router
+        let answer = await Task(executorPreference: loop) { await asked.respond(to: request) }.value
         return (answer.status, String(decoding: answer.body, as: UTF8.self), answer.headers)
     }
 
@@ -135,10 +153,30 @@ struct SurfaceTests {
         #expect(first.status == 200 && first.headers["access-control-allow-methods"] == "GET")
     }
 
+    @Test("What need not be waited for is refused, told and dressed alike")
+    func prompt() async throws {
+        for (what, text) in [("open", "dong"), ("later", "dong at last")] {
+            let answer = try await ask(.get, "/bells/at-once/\(what)")
+            #expect(answer.status == 200 && answer.text == text)
+            #expect(answer.headers["x-tone"] == "e")
+            #expect(answer.headers["access-control-allow-origin"] == "*")
+        }
+        for what in ["cracked", "cracked-later"] {
+            let answer = try await ask(.get, "/bells/at-once/\(what)")
+            #expect(answer.status == 409 && answer.text == "cracked")
+            #expect(answer.headers["access-control-allow-origin"] == "*")
+        }
+        let failed = try await ask(.get, "/bells/at-once/broken")
+        #expect(failed.status == 500 && failed.text == "failed")
+        let stranger = try await ask(.get, "/bells/at-once/none")
+        #expect(stranger.status == 401 && stranger.text == "unauthorized")
+        #expect(try await ask(.get, "/bells/at-once/mine").text == "nobody at once")
+    }
+
     @Test("The app's name in a path is not what a request is about")
     func targets() throws {
         let routes = Bells().routes
-        #expect(routes.map(\.targetNames) == [[], ["id"], [], [], []])
+        #expect(routes.map(\.targetNames) == [[], ["id"], [], [], [], ["what"]])
         #expect(routes[1].action == "GET /bells/:app/cracked/:id")
     }
 

@@ -107,11 +107,21 @@ let package = Package(
             path: "Sources/PushProviders",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
+        // Of the service of secure payloads only what reads bodies, and makes messages of them, by
+        // links to those files.
+        .target(
+            name: "SecurePayload",
+            dependencies: ["JSON", "PushCore"],
+            path: "Sources/SecurePayload",
+            swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
+        ),
         .executableTarget(
             name: "Fuzz",
             dependencies: [
                 "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "Postgres", "PushCore",
-                "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig", "WhereSQL",
+                "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig",
+                "SecurePayload",
+                "WhereSQL",
             ],
             path: "Sources/Fuzz",
             swiftSettings: settings

@@ -9,6 +9,7 @@ import Testing
 @testable import ConfigWatcher
 @testable import Dispatcher
 @testable import Registration
+@testable import SecurePayload
 @testable import Simulator
 
 /// What is declared is what is read, and what people are told.
@@ -26,6 +27,10 @@ struct VariablesTests {
         (
             "config-watcher",
             ServiceVariable.all(beside: ConfigWatcherConfiguration.variables)
+        ),
+        (
+            "secure-payload",
+            ServiceVariable.all(beside: SecurePayloadConfiguration.variables)
         ),
         ("simulator", ServiceVariable.all(beside: SimulatorConfiguration.variables)),
         ("carillon", CommandContext.variables),
@@ -83,6 +88,8 @@ struct VariablesTests {
         )
         let watcher = try names { _ = try ConfigWatcherConfiguration(reader: $0) }
         #expect(watcher == Set(ConfigWatcherConfiguration.variables.map(\.name)))
+        let secure = try names { _ = try SecurePayloadConfiguration(reader: $0) }
+        #expect(secure == Set(SecurePayloadConfiguration.variables.map(\.name)))
         let simulator = try names { _ = try SimulatorConfiguration(reader: $0) }
         #expect(simulator == Set(SimulatorConfiguration.variables.map(\.name)))
     }

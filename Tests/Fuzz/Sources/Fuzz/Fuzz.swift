@@ -15,6 +15,7 @@ private enum Target: String, CaseIterable {
     case answers
     case records
     case conditions
+    case secure
 }
 
 /// Where a process that libFuzzer starts finds the target's name.
@@ -62,6 +63,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .answers: fuzzAnswers(bytes)
     case .records: fuzzRecords(bytes)
     case .conditions: fuzzConditions(bytes)
+    case .secure: fuzzSecure(bytes)
     }
     return 0
 }

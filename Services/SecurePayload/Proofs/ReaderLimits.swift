@@ -1,0 +1,68 @@
+import Cryptography
+import Door
+import Observability
+
+/// What readers may get wrong, counted for all loops of a process together: wrong secrets of an
+/// identity from an address, and ids that are not the reader's.
+final class ReaderLimits: Sendable {
+    /// So many times what may be wrong of secrets.
+    private static let missesForEachGuess = 10
+
+    private let lock = Lock()
+    /// Of this process: what is counted by it says nothing of names or secrets.
+    private let key = randomBytes(32)
+    nonisolated(unsafe) private var guesses: Guesses
+    nonisolated(unsafe) private var misses: TokenBuckets<[UInt8]>?
+
+    /// - Parameter failuresPerIdentity: A minute; 0: no limit.
+    init(failuresPerIdentity: Int) {
+        unsafe guesses = Guesses(perMinute: failuresPerIdentity)
+        guard failuresPerIdentity > 0 else { return }
+        let perMinute = Double(failuresPerIdentity * Self.missesForEachGuess)
+        unsafe misses = TokenBuckets(perSecond: perMinute / 60, burst: perMinute)
+    }
+
+    /// A secret of an identity that somebody at an address tries.
+    struct Trial {
+        fileprivate let who: [UInt8]
+        fileprivate let secret: [UInt8]
+    }
+
+    /// - Returns: A trial, which `end` must end, or the seconds to wait.
+    func begin(
+        _ app: String,
+        _ identity: String,
+        from address: String,
+        secret: [UInt8]
+    ) -> (trial: Trial?, waitSeconds: Int) {
+        let who = hmacSHA256(key: key, Self.joined(["guess", app, identity, address]))
+        let trial = Trial(who: who, secret: hmacSHA256(key: key, who + secret))
+        let wait = lock.withLock { unsafe guesses.begin(trial.who, trial.secret, now: .now) }
+        return wait.map { (nil, $0) } ?? (trial, 0)
+    }
+
+    func end(_ trial: Trial, wasWrong: Bool) {
+        lock.withLock {
+            unsafe guesses.end(trial.who, trial.secret, wasWrong: wasWrong, now: .now)
+        }
+    }
+
+    /// Who asks for ids that are not his.
+    func key(ofReader names: [String]) -> [UInt8] {
+        hmacSHA256(key: key, Self.joined(["miss"] + names))
+    }
+
+    /// - Returns: `nil`, or the seconds that the reader must wait before he asks for an id.
+    func waitAfterMisses(_ reader: [UInt8]) -> Int? {
+        lock.withLock { unsafe misses?.look(reader, now: .now) }
+    }
+
+    func missed(_ reader: [UInt8]) {
+        lock.withLock { _ = unsafe misses?.take(reader, now: .now) }
+    }
+
+    /// No name holds a NUL.
+    private static func joined(_ names: [String]) -> [UInt8] {
+        Array(names.map { Array($0.utf8) }.joined(separator: [0]))
+    }
+}

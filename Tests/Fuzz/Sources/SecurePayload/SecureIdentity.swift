@@ -1,0 +1,1 @@
+../../../../Services/SecurePayload/Proofs/SecureIdentity.swift

@@ -1,0 +1,135 @@
+import Observability
+import PushStorage
+import Testing
+
+@testable import SecurePayload
+
+@Suite("What guessing costs who does it")
+struct GuessTests {
+    private let now = ContinuousClock.now
+    private func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
+
+    @Test("So many wrong ones a minute, and the next waits")
+    func wrong() {
+        var guesses = Guesses(perMinute: 10)
+        for number in 0..<10 {
+            #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
+            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+        }
+        #expect(guesses.begin(bytes("ann"), bytes("x"), now: now) == 6)
+        #expect(guesses.begin(bytes("bob"), bytes("x"), now: now) == nil)
+        guesses.end(bytes("bob"), bytes("x"), wasWrong: true, now: now)
+        #expect(guesses.begin(bytes("ann"), bytes("y"), now: now + .seconds(7)) == nil)
+        guesses.end(bytes("ann"), bytes("y"), wasWrong: true, now: now + .seconds(7))
+        #expect(guesses.count == 0)
+    }
+
+    @Test("Many at once are as many, also before any of them is known to be wrong")
+    func atOnce() {
+        var guesses = Guesses(perMinute: 10)
+        let waits = (0..<100).map { guesses.begin(bytes("ann"), bytes("\($0)"), now: now) }
+        #expect(waits.count { $0 == nil } == 10)
+        for number in 0..<10 {
+            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+        }
+        #expect(guesses.count == 0)
+    }
+
+    @Test("The same secret from many connections is one, and a right one costs nothing")
+    func right() {
+        var guesses = Guesses(perMinute: 2)
+        for _ in 0..<3 {
+            for _ in 0..<50 {
+                #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) == nil)
+            }
+            for _ in 0..<50 {
+                guesses.end(bytes("ann"), bytes("right"), wasWrong: false, now: now)
+            }
+        }
+        for wrong in ["a", "b"] {
+            #expect(guesses.begin(bytes("ann"), bytes(wrong), now: now) == nil)
+            guesses.end(bytes("ann"), bytes(wrong), wasWrong: true, now: now)
+        }
+        #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) != nil)
+    }
+
+    @Test("0 is no limit")
+    func none() {
+        var guesses = Guesses(perMinute: 0)
+        for number in 0..<1000 {
+            #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
+            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+        }
+        let limits = ReaderLimits(failuresPerIdentity: 0)
+        let ann = limits.key(ofReader: ["shop", "ann", ""])
+        for _ in 0..<1000 { limits.missed(ann) }
+        #expect(limits.waitAfterMisses(ann) == nil)
+    }
+
+    @Test("Ten times as many ids may be wrong, of one reader")
+    func misses() {
+        let limits = ReaderLimits(failuresPerIdentity: 2)
+        let ann = limits.key(ofReader: ["shop", "ann", ""])
+        for _ in 0..<20 {
+            #expect(limits.waitAfterMisses(ann) == nil)
+            limits.missed(ann)
+        }
+        #expect(limits.waitAfterMisses(ann) != nil)
+        #expect(limits.waitAfterMisses(limits.key(ofReader: ["shop", "ann", "phone"])) == nil)
+        #expect(limits.waitAfterMisses(limits.key(ofReader: ["other", "ann", ""])) == nil)
+        #expect(limits.waitAfterMisses(limits.key(ofReader: ["shop", "bob", ""])) == nil)
+    }
+
+    @Test("Wrong secrets are counted by identity, app and address")
+    func trials() {
+        let limits = ReaderLimits(failuresPerIdentity: 1)
+        func fail(_ app: String, _ identity: String, _ address: String) -> Bool {
+            let (trial, wait) = limits.begin(app, identity, from: address, secret: bytes("guess"))
+            guard let trial else {
+                #expect(wait > 0)
+                return false
+            }
+            limits.end(trial, wasWrong: true)
+            return true
+        }
+        #expect(fail("shop", "ann", "192.0.2.1"))
+        #expect(!fail("shop", "ann", "192.0.2.1"))
+        #expect(fail("shop", "bob", "192.0.2.1"))
+        #expect(fail("other", "ann", "192.0.2.1"))
+        #expect(fail("shop", "ann", "192.0.2.2"))
+        // Names that would be one if they were only put together.
+        #expect(fail("shop", "ann1", "92.0.2.1"))
+    }
+
+    @Test("A secret is remembered for its hash, for a time, and not by whoever else")
+    func remembered() {
+        let remembered = RememberedSecrets(lifetime: .seconds(60), maximum: 10)
+        let mark = remembered.mark("shop", "ann", bytes("password"))
+        #expect(!remembered.holds(mark, now: now))
+        remembered.remember(mark, for: "hash 1", now: now)
+        #expect(remembered.holds(mark, now: now))
+        #expect(remembered.isRight(mark, for: "hash 1", now: now))
+        #expect(!remembered.isRight(mark, for: "hash 2", now: now), "the secret has changed")
+        #expect(!remembered.holds(mark, now: now + .seconds(61)))
+        for (app, identity, secret) in [
+            ("other", "ann", "password"), ("shop", "bob", "password"), ("shop", "ann", "Password"),
+            ("shop", "annp", "assword"),
+        ] {
+            let other = remembered.mark(app, identity, bytes(secret))
+            #expect(!remembered.holds(other, now: now))
+        }
+        #expect(RememberedSecrets().mark("shop", "ann", bytes("password")) != mark)
+    }
+
+    @Test("However many secrets were right, few are remembered, and who comes again stays known")
+    func bounded() {
+        let remembered = RememberedSecrets(maximum: 10)
+        let marks = (0..<100).map { remembered.mark("shop", "\($0)", bytes("password")) }
+        for mark in marks {
+            remembered.remember(mark, for: "hash", now: now)
+            remembered.remember(marks[0], for: "hash", now: now)
+        }
+        #expect(marks.count { remembered.holds($0, now: now) } <= 10)
+        #expect(remembered.holds(marks[0], now: now))
+    }
+}

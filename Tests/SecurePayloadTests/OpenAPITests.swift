@@ -1,0 +1,108 @@
+import Cryptography
+import Door
+import EventLoop
+import HTTPServer
+import JSON
+import Logins
+import Observability
+import PushEvents
+import PushStorage
+import Testing
+
+@testable import SecurePayload
+
+@Suite("The description of the service is that of its routes", .timeLimit(.minutes(1)))
+struct OpenAPITests {
+    private let document: JSONValue
+
+    init() throws {
+        document = try JSONValue.parse(OpenAPIDocument.bytes(withOperations: false))
+    }
+
+    /// A surface whose database nobody asks.
+    private func withSurface(_ body: (SecureSurface) throws -> Void) async throws {
+        let loop = try EventLoop(name: "openapi")
+        let database = PushDatabase(
+            DatabaseConfiguration(uri: "postgresql://127.0.0.1:1/none"),
+            on: loop
+        )
+        let metrics = Metrics()
+        let checks = SecretChecks(threads: 1, metrics: metrics)
+        let limits = ReaderLimits(failuresPerIdentity: 10)
+        let surface = SecureSurface(
+            loop: loop,
+            database: database,
+            door: SecureDoor(
+                database: database,
+                logins: LoginDirectory(
+                    database,
+                    JWKSSource(JWKSConfiguration(), on: loop),
+                    on: loop
+                ),
+                checks: checks,
+                remembered: RememberedSecrets(),
+                limits: limits,
+                log: .disabled
+            ),
+            keys: try KeyRing("k1:" + Base64.encode([UInt8](repeating: 7, count: 32))),
+            topics: KafkaTopics(),
+            checks: checks,
+            limits: limits,
+            figures: SecureFigures(metrics),
+            log: .disabled,
+            readGrace: .seconds(60),
+            document: []
+        )
+        let result = Result { try body(surface) }
+        await database.close()
+        await loop.stop()
+        try result.get()
+    }
+
+    @Test("Each route is described, and nothing else")
+    func routes() async throws {
+        try await withSurface { surface in
+            let routes = surface.routes.map { route in
+                let path = route.pattern.split(separator: "/").map { segment in
+                    segment.hasPrefix(":") ? "{\(segment.dropFirst())}" : String(segment)
+                }.joined(separator: "/")
+                return "\(route.method.rawValue) /\(path)"
+            }
+            let paths = try #require(document["paths"]?.object)
+            let described = paths.flatMap { path, methods in
+                (methods.object ?? [:]).keys.map { "\($0.uppercased()) \(path)" }
+            }
+            #expect(Set(routes) == Set(described))
+            #expect(routes.count == described.count)
+        }
+    }
+
+    @Test("What is referred to is there, and what is in a path is a parameter")
+    func references() throws {
+        let schemas = try #require(document["components"]?["schemas"]?.object)
+        let text = document.text
+        for part in text.components(separatedBy: "#/components/schemas/").dropFirst() {
+            let name = String(part.prefix { $0 != "\"" })
+            #expect(schemas[name] != nil, "\(name)")
+        }
+        for (path, methods) in try #require(document["paths"]?.object) {
+            let names = path.split(separator: "/").filter { $0.hasPrefix("{") }
+            for (method, operation) in methods.object ?? [:] {
+                let inPath = (operation["parameters"]?.array ?? []).filter { $0["in"] == "path" }
+                #expect(inPath.count == names.count, "\(method) \(path)")
+            }
+        }
+    }
+}
+
+extension String {
+    fileprivate func components(separatedBy mark: String) -> [Substring] {
+        var parts: [Substring] = []
+        var rest = self[...]
+        while let found = rest.firstRange(of: mark) {
+            parts.append(rest[..<found.lowerBound])
+            rest = rest[found.upperBound...]
+        }
+        return parts + [rest]
+    }
+}
