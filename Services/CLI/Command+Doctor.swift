@@ -80,6 +80,8 @@ struct Doctor {
             try await examineApps(database, keys, providers)
             try await examineWork(database)
             try await examineConfig(database)
+            try await examineSecure(database, keys)
+            try await examineLogins(database)
         } catch {
             found("postgres", .failed, "\(error)")
         }

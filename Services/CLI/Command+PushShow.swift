@@ -100,6 +100,7 @@ extension Command {
         for (name, value) in shownLedger(push.ledger) { object[name] = value }
         if !push.failures.isEmpty { object["failures"] = push.failures.json }
         object["invalidTokens"] = JSONValue(push.ledger.invalidTokens)
+        object["confirmed"] = JSONValue(push.confirmed)
         object["devices"] = JSONValue(push.ledger.targeted)
         object["successes"] = JSONValue(push.ledger.delivered)
         object["createdAt"] = .string(push.createdAt.iso8601)
@@ -150,6 +151,7 @@ extension Command {
         if push.ledger.invalidTokens > 0 {
             rows.append(["tokens", "\(push.ledger.invalidTokens) died"])
         }
+        if push.confirmed > 0 { rows.append(["confirmed", "\(push.confirmed) reader(s)"]) }
         return Terminal.table(rows)
     }
 }

@@ -9,8 +9,7 @@ import ServiceKit
 /// changes; elsewhere a line a second at most, where something has changed; with `--json` each line is
 /// an object.
 final class PushWatch: Sendable {
-    /// What the shell expects of a program that Ctrl-C ended.
-    static let interrupted: Int32 = 130
+    static let interrupted = Interruption.exitCode
 
     private enum Style {
         case terminal, lines, json
@@ -134,13 +133,16 @@ extension StoredPush {
 }
 
 /// Ctrl-C or SIGTERM, once; the second ends the process there and then. Confined to the loop.
-private final class Interruption: @unchecked Sendable {
+final class Interruption: @unchecked Sendable {
+    /// What the shell expects of a program that Ctrl-C ended.
+    static let exitCode: Int32 = 130
+
     private(set) var hasCome = false
 
     func watch(on loop: EventLoop) -> [SignalWatch] {
         [SIGINT, SIGTERM].map { number in
             loop.onSignal(number) {
-                if self.hasCome { _exit(PushWatch.interrupted) }
+                if self.hasCome { _exit(Self.exitCode) }
                 self.hasCome = true
             }
         }

@@ -1,6 +1,7 @@
 import Cryptography
 import EventLoop
 import Kafka
+import Logins
 import PushEvents
 import PushProviders
 import PushStorage
@@ -85,10 +86,13 @@ final class CommandContext: Sendable {
 
     func providers() throws -> ProviderConfiguration { try ProviderConfiguration(reader) }
 
+    func jwks() throws -> JWKSConfiguration { try JWKSConfiguration(reader) }
+
     static let variables =
         [ConfigurationReader.file.entry] + DatabaseConfiguration.Variable.all
         + [KeyRing.variable.entry] + KafkaConfiguration.Variable.all
         + [partitions.entry, groupID.entry] + ProviderConfiguration.Variable.all
+        + [JWKSConfiguration.Variable.hosts.entry]
 
     /// The text of a file that an option names.
     func file(_ path: String, _ option: String) throws -> String {

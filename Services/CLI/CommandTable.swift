@@ -10,6 +10,8 @@ enum CommandTable {
         .credentialsList, .credentialsCheck, .credentialsRemove,
         .configGet, .configPut, .configVersions, .configRollback, .configStatus,
         .configTokenCreate, .configTokenList, .configTokenRemove,
+        .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
+        .loginSet, .loginList, .loginRemove, .loginCheck,
         .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appFields, .appIndex,
         .installationsList, .installationsShow, .installationsRestore,
@@ -20,7 +22,6 @@ enum CommandTable {
     static let planned: [String] = [
         "push explain",
         "dead-letters list", "dead-letters show", "dead-letters replay", "ingest type",
-        "identity set-secret",
     ]
 
     /// The command that the words begin with.

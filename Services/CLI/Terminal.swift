@@ -15,6 +15,11 @@ enum Terminal {
 
     static func complain(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
 
+    /// A line that another will take the place of.
+    static func complain(passing line: String) {
+        write("\r\(line)\u{1B}[K", to: STDERR_FILENO)
+    }
+
     private static func write(_ text: String, to descriptor: Int32) {
         let bytes = Array(text.utf8)
         unsafe bytes.withUnsafeBytes { buffer in

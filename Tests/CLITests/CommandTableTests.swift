@@ -33,6 +33,7 @@ struct CommandTableTests {
             (["config", "get", "shop", "--namespace", "firebase-"], "firebase-server"),
             (["config", "put", "shop", "--val"], "--validate-only"),
             (["app", "unlink", "shop", "--fcm"], "--fcm-project"),
+            (["identity", "set"], "set-secret"), (["secure", "l"], "list"),
             (["completions", "z"], "zsh"), (["push", "send", "shop", "--alert", "--w"], ""),
             (["push", "send", "shop", "--file", "/etc/hostn"], "/etc/hostname"),
         ]

@@ -1,0 +1,89 @@
+import Cryptography
+import Logins
+import PushCore
+import PushStorage
+
+/// What logins need, and what is the matter with it: keys that are there and are renewed.
+extension Doctor {
+    /// Asked at once, so that some that are away cost a few seconds altogether.
+    private static let atOnce = 8
+    /// Renewed every hour or so, and tried again each minute; what is stale for longer nobody renews.
+    private static let patience = Duration.seconds(300)
+    private static let hold = Duration.seconds(86_400)
+
+    mutating func examineLogins(_ database: PushDatabase) async throws {
+        let logins = try await database.logins.list()
+        guard !logins.isEmpty else { return }
+        found("logins", .ok, "\(logins.count) of \(Set(logins.map(\.app)).count) app(s)")
+        for login in logins {
+            guard case .fixed(let json) = login.keys else { continue }
+            let set = try? JWKSet(json)
+            if set.map(\.keys.isEmpty) ?? true {
+                found(
+                    "login \(login.app) \(Terminal.short(login.issuer, 120))",
+                    .failed,
+                    "it is kept without a key that could be used: set it anew"
+                )
+            }
+        }
+        let known = try await database.jwks.all()
+        guard !known.isEmpty else { return }
+        let configuration: JWKSConfiguration
+        do {
+            configuration = try context.jwks()
+        } catch {
+            return found("logins", .failed, "\(error)")
+        }
+        let source = JWKSSource(configuration, on: context.loop)
+        let answers = await Self.ask(known.map(\.url), source)
+        for ((url, stored), answer) in zip(known, answers) {
+            let (status, detail) = Self.judge(stored, answer)
+            found("jwks \(Terminal.short(url, 200))", status, detail)
+        }
+    }
+
+    private typealias Answer = Result<FetchedKeys, JWKSFault>
+
+    private static func ask(_ urls: [String], _ source: JWKSSource) async -> [Answer?] {
+        await withTaskGroup(of: (Int, Answer).self) { group in
+            var answers = [Answer?](repeating: nil, count: urls.count)
+            for (number, url) in urls.enumerated() {
+                if number >= atOnce, let (known, answer) = await group.next() {
+                    answers[known] = answer
+                }
+                group.addTask { (number, await source.fetch(url)) }
+            }
+            for await (number, answer) in group { answers[number] = answer }
+            return answers
+        }
+    }
+
+    /// What is to be said of an issuer's keys.
+    ///
+    /// - Parameters:
+    ///   - stored: What the services have of them.
+    ///   - answer: What he answers now.
+    /// - Returns: How bad it is, and the words.
+    private static func judge(_ stored: StoredJWKS?, _ answer: Answer?) -> (Status, String) {
+        let kept = stored.flatMap { $0.keys == nil ? nil : $0 }
+        let fetchedAt = kept.map { Instant.now().adding(.zero - $0.age).iso8601 } ?? "never"
+        switch answer {
+        case .failure(let fault):
+            guard let kept, kept.freshFor > .zero - hold else {
+                return (.failed, "\(fault.text); no keys are known that hold: tokens get 503")
+            }
+            let end = Instant.now().adding(kept.freshFor + hold).iso8601
+            return (.warning, "\(fault.text); the keys of \(fetchedAt) hold until \(end)")
+        case .success(let fetched):
+            guard let kept, kept.freshFor > .zero - patience else {
+                return (
+                    .warning,
+                    "the issuer shows keys; they were fetched last \(fetchedAt): does a"
+                        + " secure-payload service run?"
+                )
+            }
+            return (.ok, "\(fetched.set.keys.count) key(s), fetched \(fetchedAt)")
+        case nil: return (.warning, "was not asked")
+        }
+    }
+}

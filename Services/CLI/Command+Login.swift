@@ -1,0 +1,291 @@
+import Cryptography
+import JSON
+import Logins
+import PushCore
+import PushStorage
+import ServiceKit
+
+extension Command {
+    static let loginSet = Command(
+        words: ["login", "set"],
+        summary: "lets an issuer's tokens prove an app's identities, once its keys are found",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: loginOptions + [
+            .value("--jwks-url", "<url>", "where the issuer shows its keys, over https"),
+            .value("--jwks-file", "<file>", "its keys themselves, of an issuer that shows none"),
+            .value("--identity-claim", "<name>", "the claim that is the identity; sub without it"),
+            .value(
+                "--identity-prefix",
+                "<text>",
+                "what stands before it; each login but an app's first needs one of its own"
+            ),
+            .flag("--dry-run", "look for the keys and say what would be; change nothing"), json,
+        ]
+    ) { arguments, context in
+        var login = try login(arguments, of: try arguments.operand(0, "app"))
+        let database = try await context.database()
+        _ = try await open(login.app, database)
+        // What cannot be is said before the issuer is asked.
+        _ = try await database.logins.set(login, isRehearsal: true)
+        let fetched = try await keys(arguments, context)
+        if login.url == nil { login.keys = .fixed(fetched.set.json) }
+        let isRehearsal = arguments.has("--dry-run")
+        let replaces = try await database.logins.set(login, isRehearsal: isRehearsal)
+        if !isRehearsal {
+            // So that the services need not ask first.
+            if let url = login.url {
+                try await database.jwks.keep(url, fetched.set.json, freshFor: fetched.freshFor)
+            }
+            try await context.audit("login set", app: login.app, targets: login.targets)
+        }
+        if arguments.has("--json") {
+            var object = login.json
+            object["replaced"] = .bool(replaces)
+            object["dryRun"] = .bool(isRehearsal)
+            object["keys"] = .array(fetched.set.keys.map(\.summary))
+            object["passedOver"] = .array(fetched.set.passedOver.map { .string($0) })
+            Terminal.say(.object(object))
+        } else {
+            let done = isRehearsal ? "would set" : "set"
+            Terminal.say(
+                "\(done) the login \(login.shown)\(replaces ? ", in another's place" : "")"
+            )
+            Terminal.say(fetched.set.shown)
+        }
+        return 0
+    }
+
+    static let loginList = Command(
+        words: ["login", "list"],
+        summary: "lists whose tokens prove an app's identities",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [json]
+    ) { arguments, context in
+        let database = try await context.database()
+        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let logins = try await database.logins.list(app)
+        if arguments.has("--json") {
+            Terminal.say(.array(logins.map { .object($0.json) }))
+        } else if logins.isEmpty {
+            Terminal.say("no login yet: carillon login set \(app)")
+        } else {
+            Terminal.say(
+                Terminal.table(
+                    logins.map { login in
+                        [
+                            login.issuer, login.audience,
+                            login.identityPrefix.isEmpty
+                                ? login.identityClaim
+                                : "\(login.identityPrefix)<\(login.identityClaim)>",
+                            login.url ?? "its keys are kept with it",
+                        ]
+                    }
+                )
+            )
+        }
+        return 0
+    }
+
+    static let loginRemove = Command(
+        words: ["login", "remove"],
+        summary: "lets an issuer's tokens prove nothing any more",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: loginOptions + [json]
+    ) { arguments, context in
+        let (issuer, audience) = try issuerAndAudience(arguments)
+        let database = try await context.database()
+        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let known = try await database.logins.list(app)
+        guard
+            try await database.logins.remove(app, issuer: issuer, audience: audience),
+            let login = known.first(where: { $0.isOf(issuer: issuer, audience: audience) })
+        else {
+            throw CommandFailure(
+                "\(app) has no login of \(Terminal.short(issuer, 80)) for"
+                    + " \(Terminal.short(audience, 80))"
+                    + didYouMean(issuer, among: known.map(\.issuer))
+            )
+        }
+        try await context.audit("login remove", app: app, targets: login.targets)
+        if arguments.has("--json") {
+            Terminal.say(.object(login.json))
+        } else {
+            Terminal.say("removed the login \(login.shown)")
+        }
+        return 0
+    }
+
+    static let loginCheck = Command(
+        words: ["login", "check"],
+        summary: "says whose a token is, or why it is nobody's",
+        operands: ["app"],
+        requiredOperands: 1,
+        options: [.value("--token-file", "<file>", "a file that holds the token"), json]
+    ) { arguments, context in
+        guard let path = arguments.value("--token-file") else {
+            throw ArgumentsError("--token-file is missing")
+        }
+        let token = try context.line(ofFile: path, "--token-file")
+        let database = try await context.database()
+        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let directory = LoginDirectory(
+            database,
+            JWKSSource(try context.jwks(), on: context.loop),
+            on: context.loop
+        )
+        let refusal: (name: String, text: String)
+        do {
+            let reader = try await directory.reader(of: token, app: app)
+            if arguments.has("--json") {
+                Terminal.say(["app": .string(app), "identity": .string(reader.identity)])
+            } else {
+                Terminal.say("it proves the identity \(Terminal.short(reader.identity, 512))")
+            }
+            return 0
+        } catch let error as LoginRefusal {
+            refusal =
+                switch error {
+                case .refused(let fault): (fault.metricLabel, fault.text)
+                case .unavailable:
+                    ("unavailable", "its issuer's keys are not to be had; carillon doctor says why")
+                }
+        }
+        guard arguments.has("--json") else {
+            throw CommandFailure("it proves nothing to \(app): \(refusal.text)")
+        }
+        Terminal.say([
+            "app": .string(app), "refusal": .string(refusal.name), "reason": .string(refusal.text),
+        ])
+        return 1
+    }
+
+    // MARK: What these share
+
+    private static let loginOptions: [Arguments.Option] = [
+        .value("--issuer", "<text>", "who issues the tokens: their iss"),
+        .value("--audience", "<text>", "whom they are for: their aud, or one of these"),
+    ]
+
+    private static func issuerAndAudience(
+        _ arguments: Arguments
+    ) throws -> (issuer: String, audience: String) {
+        func text(_ name: String, _ bytes: Int) throws -> String {
+            guard let text = arguments.value(name) else {
+                throw ArgumentsError("\(name) is missing")
+            }
+            guard LoginLimits.isUsable(text, 1...bytes) else {
+                throw ArgumentsError("\(name) takes 1 to \(bytes) bytes without control characters")
+            }
+            return text
+        }
+        return (
+            try text("--issuer", LoginLimits.issuerBytes),
+            try text("--audience", LoginLimits.audienceBytes)
+        )
+    }
+
+    private static func login(_ arguments: Arguments, of app: String) throws -> StoredLogin {
+        let (issuer, audience) = try issuerAndAudience(arguments)
+        let claim = arguments.value("--identity-claim") ?? "sub"
+        guard LoginLimits.isUsable(claim, 1...LoginLimits.claimBytes) else {
+            throw ArgumentsError("--identity-claim takes 1 to \(LoginLimits.claimBytes) bytes")
+        }
+        let prefix = arguments.value("--identity-prefix") ?? ""
+        guard LoginLimits.isUsable(prefix, 0...LoginLimits.prefixBytes) else {
+            throw ArgumentsError(
+                "--identity-prefix takes at most \(LoginLimits.prefixBytes) bytes without control"
+                    + " characters"
+            )
+        }
+        let (url, file) = (arguments.value("--jwks-url"), arguments.value("--jwks-file"))
+        guard (url == nil) != (file == nil) else {
+            throw ArgumentsError("one of --jwks-url and --jwks-file is to be given")
+        }
+        if let url, url.utf8.count > LoginLimits.urlBytes {
+            throw ArgumentsError("--jwks-url takes at most \(LoginLimits.urlBytes) bytes")
+        }
+        return StoredLogin(
+            app: app,
+            issuer: issuer,
+            audience: audience,
+            keys: url.map { .url($0) } ?? .fixed(.null),
+            identityClaim: claim,
+            identityPrefix: prefix
+        )
+    }
+
+    /// What the issuer shows, or the file holds.
+    private static func keys(
+        _ arguments: Arguments,
+        _ context: CommandContext
+    ) async throws -> FetchedKeys {
+        if let path = arguments.value("--jwks-file") {
+            let text = try context.file(path, "--jwks-file")
+            switch JWKSSource.keys(in: Array(text.utf8)) {
+            case .success(let set): return FetchedKeys(set: set, freshFor: .zero)
+            case .failure(let fault):
+                throw CommandFailure("--jwks-file cannot be used: \(fault.ofFile)")
+            }
+        }
+        let url = arguments.value("--jwks-url") ?? ""
+        switch await JWKSSource(try context.jwks(), on: context.loop).fetch(url) {
+        case .success(let fetched): return fetched
+        case .failure(let fault):
+            throw CommandFailure("no keys from \(Terminal.short(url, 200)): \(fault.text)")
+        }
+    }
+}
+
+extension JWKSFault {
+    /// The same of a file, which nobody had to ask for.
+    fileprivate var ofFile: String {
+        switch self {
+        case .noSet(let reason): "it holds no JWK set: \(reason)"
+        case .noKeys(let reasons):
+            "it holds no key for signatures" + (reasons.first.map { ": \($0)" } ?? "")
+        case .notAllowed, .redirect, .status, .tooLarge, .timeout, .unreachable: text
+        }
+    }
+}
+
+extension StoredLogin {
+    /// For the audit: what lets in, and nothing else.
+    fileprivate var targets: [String] { ["issuer:\(issuer)", "audience:\(audience)"] }
+
+    fileprivate var shown: String {
+        "of \(Terminal.short(issuer, 120)) for \(Terminal.short(audience, 120)) to \(app)"
+    }
+
+    fileprivate var json: JSONObject {
+        var object: JSONObject = [
+            "app": .string(app), "issuer": .string(issuer), "audience": .string(audience),
+            "identityClaim": .string(identityClaim), "identityPrefix": .string(identityPrefix),
+            "createdAt": .string(createdAt.iso8601),
+        ]
+        if let url { object["jwksUrl"] = .string(url) }
+        return object
+    }
+}
+
+extension JWKSet.Key {
+    fileprivate var summary: JSONValue {
+        ["kid": kid.map { .string($0) } ?? .null, "alg": .string(key.algorithm.rawValue)]
+    }
+}
+
+extension JWKSet {
+    /// What was found, and what not.
+    fileprivate var shown: String {
+        let found = keys.map { key in
+            "\(key.key.algorithm.rawValue) \(key.kid.map { Terminal.short($0, 60) } ?? "without a name")"
+        }
+        var text = "\(keys.count) key(s): " + found.joined(separator: ", ")
+        if !passedOver.isEmpty {
+            text += "\n\(passedOver.count) passed over: " + passedOver.joined(separator: "; ")
+        }
+        return text
+    }
+}

@@ -1,0 +1,149 @@
+import Cryptography
+import EventLoop
+import Glibc
+import PushCore
+import PushStorage
+
+/// Seals everything anew under the first key, while services run: what they write meanwhile is left as it
+/// is. Nothing is noted of how far it is, as each value says which key it is under: one that was cut short
+/// goes on with what is left.
+///
+/// Confined to the loop that it is given.
+final class KeyRotation {
+    enum End {
+        case finished
+        /// By Ctrl-C, between two portions.
+        case interrupted
+    }
+
+    /// As what was written meanwhile may be by a service with the old list of keys.
+    private static let passes = 3
+
+    private let keys: KeyRing
+    private let sealed: SealedStore
+    private let loop: EventLoop
+    private let interruption = Interruption()
+    private var progress = Progress()
+
+    private(set) var rotated = 0
+    /// In the last pass.
+    private(set) var unreadable = 0
+
+    init(_ keys: KeyRing, _ sealed: SealedStore, on loop: EventLoop) {
+        (self.keys, self.sealed, self.loop) = (keys, sealed, loop)
+    }
+
+    func run() async throws -> End {
+        let signals = interruption.watch(on: loop)
+        defer {
+            for signal in signals { signal.close() }
+            progress.end()
+        }
+        for _ in 0..<Self.passes {
+            unreadable = 0
+            let waiting = try await rotateFew() + rotateSecure()
+            if interruption.hasCome { return .interrupted }
+            if waiting == unreadable { break }
+        }
+        return .finished
+    }
+
+    /// Keys of apps, and credentials.
+    ///
+    /// - Returns: How many were under another key.
+    private func rotateFew() async throws -> Int {
+        let waiting = try await sealed.all().filter {
+            KeyRing.keyID(of: $0.sealed) != keys.primaryKeyID
+        }
+        for value in waiting where !interruption.hasCome {
+            guard let anew = try anew(value) else { continue }
+            if try await sealed.replace(value, by: anew) { rotated += 1 }
+        }
+        return waiting.count
+    }
+
+    /// The content of secure payloads, in pages.
+    private func rotateSecure() async throws -> Int {
+        let head = keys.primaryHead
+        let behind = try await sealed.secureHeads().filter { $0.head != head }
+        guard !behind.isEmpty else { return 0 }
+        progress.begin(of: behind.reduce(0) { $0 + $1.count })
+        var (waiting, last) = (0, String?.none)
+        repeat {
+            let page = try await sealed.securePage(notUnder: head, after: last)
+            waiting += page.values.count
+            var replacements: [(value: SealedValue, sealed: [UInt8])] = []
+            for value in page.values {
+                if let anew = try anew(value) { replacements.append((value, anew)) }
+            }
+            rotated += try await sealed.replace(replacements)
+            progress.show(waiting)
+            last = page.last
+        } while last != nil && !interruption.hasCome
+        return waiting
+    }
+
+    /// - Returns: `nil` where no key of the list opens it: that is said.
+    private func anew(_ value: SealedValue) throws -> [UInt8]? {
+        guard let opened = try? keys.open(value.sealed, context: value.context) else {
+            unreadable += 1
+            // A ring without the key opens none of very many.
+            if unreadable <= 20 {
+                progress.end()
+                Terminal.complain("\(value.name) cannot be opened with CARILLON_MASTER_KEYS")
+            }
+            return nil
+        }
+        return try keys.seal(opened, context: value.context)
+    }
+}
+
+/// How far it is: one line that changes where somebody watches, else a line every few seconds. It goes
+/// where complaints go, so that `--json` stays what it is.
+private struct Progress {
+    private static let pause = Duration.seconds(5)
+    private static let terminalPause = Duration.milliseconds(250)
+
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var total = 0
+    private var meter = ProgressMeter()
+    private var shownAt = ContinuousClock.now
+    private var isOpen = false
+
+    mutating func begin(of total: Int) {
+        self.total = total
+        meter = ProgressMeter()
+        meter.take(done: 0, at: .now())
+        shownAt = .now
+    }
+
+    mutating func show(_ done: Int) {
+        let now = ContinuousClock.now
+        guard now - shownAt >= (isTerminal ? Self.terminalPause : Self.pause) else { return }
+        shownAt = now
+        meter.take(done: done, at: .now())
+        let line = Self.line(done: done, of: total, meter)
+        if isTerminal {
+            Terminal.complain(passing: line)
+            isOpen = true
+        } else {
+            Terminal.complain(line)
+        }
+    }
+
+    /// The line that changes is over.
+    mutating func end() {
+        if isOpen { Terminal.complain("") }
+        isOpen = false
+    }
+
+    private static func line(done: Int, of total: Int, _ meter: ProgressMeter) -> String {
+        let permille = total > 0 ? min(done, total) * 1000 / total : 1000
+        var parts = ["secure payloads  \(done)/\(total) (\(permille / 10).\(permille % 10) %)"]
+        if let rate = meter.rate { parts.append("\(Int(rate.rounded()))/s") }
+        if let left = meter.secondsLeft(pending: total - done), left > 0 {
+            parts.append("\(ProgressMeter.text(seconds: left)) left")
+        }
+        return parts.joined(separator: "  ")
+    }
+}
