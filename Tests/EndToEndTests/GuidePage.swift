@@ -39,11 +39,19 @@ struct GuidePage {
     var runs: Int { blocks.count { $0.info == "sh run" } }
 
     /// Its commands in one shell, from top to bottom, up to the first that fails.
-    var script: String? {
+    ///
+    /// - Parameter python: What runs the blocks in Python, which see what the shell has exported;
+    ///   `nil`: they are left out.
+    /// - Returns: The script; `nil` where there is nothing to run.
+    func script(python: String?) -> String? {
         guard runs > 0 else { return nil }
         var script = "set -eEuo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
-        for (index, block) in blocks.enumerated() where block.info == "sh run" {
-            script += "printf '\\n\(Self.mark) \(index)\\n'\n\(block.text)\n"
+        for (index, block) in blocks.enumerated() {
+            if block.info == "sh run" {
+                script += "printf '\\n\(Self.mark) \(index)\\n'\n\(block.text)\n"
+            } else if block.info == "python run", let python {
+                script += "'\(python)' - <<'PYTHON'\n\(block.text)\nPYTHON\n"
+            }
         }
         return script
     }

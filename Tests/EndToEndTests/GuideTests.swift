@@ -15,9 +15,9 @@ extension EndToEndTests {
             "README.md", "deploy/guides/operating.md", "deploy/guides/push-request.md",
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
-            "deploy/guides/promises.md", "deploy/guides/security.md",
-            "deploy/guides/privacy.md", "deploy/guides/variables.md", "Services/README.md",
-            "Shared/README.md",
+            "deploy/guides/secure-payloads.md", "deploy/guides/promises.md",
+            "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
+            "Services/README.md", "Shared/README.md",
         ]
 
         @Test("No page is left out")
@@ -35,16 +35,18 @@ extension EndToEndTests {
                 var environment = stack.environment
                 environment["REGISTRATION"] = urls.registration
                 environment["CONFIG"] = urls.config
+                environment["SECURE"] = urls.secure
                 environment["APP_KEY"] = app.appKey
                 environment["MASTER_KEY"] = app.masterKey
                 environment["HOME"] = stack.folder
                 let bin = URL(filePath: Stack.executable("carillon")).deletingLastPathComponent()
                     .path
                 environment["PATH"] = "\(bin):/usr/local/bin:/usr/bin:/bin"
+                let python = TestEnvironment.value("CARILLON_PYTHON_SECURE")
                 var blocks = 0
                 for name in Self.pages {
                     let page = try GuidePage(name)
-                    guard let script = page.script else { continue }
+                    guard let script = page.script(python: python) else { continue }
                     let answer = try await run(
                         "/usr/bin/timeout",
                         ["60", "/bin/bash", "-c", "cd '\(stack.folder)'\n\(script)"],
@@ -106,10 +108,23 @@ extension EndToEndTests {
             }
         }
 
+        private struct URLs {
+            let registration: String
+            let config: String
+            let secure: String
+        }
+
+        /// What an issuer shows: the key of RFC 7515, appendix A.3.
+        private static let issuerKeys = """
+            {"keys": [{"kty": "EC", "crv": "P-256", "kid": "k1", "use": "sig",
+             "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+             "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}
+            """
+
         /// A stack whose topics have no prefix, with the app that the pages speak of and, in its folder,
         /// the files that they name.
         private static func withStack(
-            _ body: (Stack, Stack.App, (registration: String, config: String)) async throws -> Void
+            _ body: (Stack, Stack.App, URLs) async throws -> Void
         ) async throws {
             let cluster = try MockKafkaCluster()
             defer { cluster.close() }
@@ -126,12 +141,21 @@ extension EndToEndTests {
                     cp credentials/service-account.json .
                     echo secret >secret.txt
                     openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=shop -keyout key.pem -out cert.pem
+                    cat >jwks.json <<JWKS
+                    \(issuerKeys)
+                    JWKS
                     """
                 _ = try await run("/bin/bash", ["-euc", files]).successful("the pages' files")
                 let registration = try await stack.start("carillon-registration")
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 let watcher = try await ConfigBench.startWatcher(on: stack)
-                try await body(stack, app, (registration.url, watcher.url))
+                let secure = try await stack.start("carillon-secure-payload")
+                try await body(
+                    stack,
+                    app,
+                    URLs(registration: registration.url, config: watcher.url, secure: secure.url)
+                )
+                await secure.process.stop()
                 await watcher.process.stop()
                 await dispatcher.process.stop()
                 await registration.process.stop()

@@ -8,6 +8,23 @@ struct Operator {
     let database: TestDatabase
     fileprivate let environment: [String: String]
 
+    /// The same command with other variables.
+    func with(_ variables: [String: String]) -> Operator {
+        Operator(database: database, environment: environment.merging(variables) { $1 })
+    }
+
+    /// The command, while it runs.
+    func start(_ words: String...) async throws -> ChildProcess {
+        try await ChildProcess.start(
+            Stack.executable("carillon"),
+            words,
+            environment: environment
+        )
+    }
+
+    /// The master keys that it seals with.
+    var masterKeys: String { environment["CARILLON_MASTER_KEYS"] ?? "" }
+
     @discardableResult
     func callAsFunction(_ words: [String], input: String = "") async throws -> ProgramAnswer {
         try await run(
