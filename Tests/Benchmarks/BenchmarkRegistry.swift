@@ -1,7 +1,3 @@
-internal import FoundationEssentials
-internal import Glibc
-internal import JSON
-
 /// `registry PORT APP KEY KIND FROM TO CONNECTIONS SECONDS`: that many clients, each with a
 /// connection of its own, ask the registration service at that port of this machine for one thing
 /// after the other, for so long. Prints how many a second were answered, and how long one took.
@@ -30,43 +26,8 @@ func measureRegistry(_ arguments: [String]) throws -> String {
     defer { for client in clients { client.close() } }
     for _ in 0..<connections { clients.append(try LoadClient(port: port)) }
     // The first find connections, plans and caches made.
-    _ = try run(&load, clients, for: min(1, seconds / 4))
-    var times = try run(&load, clients, for: seconds)
-    times.sort()
-    let figures: JSONValue = [
-        "per_second": .double(Double(times.count) / seconds),
-        "p50": .double(percentile(times, 0.5) ?? 0), "p99": .double(percentile(times, 0.99) ?? 0),
-        "p999": .double(percentile(times, 0.999) ?? 0),
-    ]
-    return figures.text
-}
-
-/// - Returns: How many milliseconds each answer took.
-private func run(
-    _ load: inout RegistryLoad,
-    _ clients: [LoadClient],
-    for seconds: Double
-) throws -> [Double] {
-    var times: [Double] = []
-    let end = ContinuousClock.now + .seconds(seconds)
-    var polled = clients.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
-    var open = clients.count
-    for client in clients { try client.send(load.next()) }
-    while open > 0 {
-        let ready = unsafe poll(&polled, nfds_t(polled.count), 10_000)
-        guard ready > 0 else { throw BenchmarkError("no answer within 10 seconds") }
-        for (index, client) in clients.enumerated() where polled[index].revents != 0 {
-            guard let took = try client.receive() else { continue }
-            let now = ContinuousClock.now
-            if now < end {
-                times.append(took)
-                try client.send(load.next())
-            } else {
-                open -= 1
-            }
-        }
-    }
-    return times
+    _ = try ask(clients, for: min(1, seconds / 4)) { load.next() }
+    return try ask(clients, for: seconds) { load.next() }.figures
 }
 
 /// What is asked for, as the bytes of whole requests.
@@ -132,66 +93,5 @@ private struct RegistryLoad {
     private static func hex(_ number: Int, _ width: Int) -> String {
         let digits = String(number, radix: 16)
         return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
-    }
-}
-
-/// One connection that has one request at a time.
-private final class LoadClient {
-    let descriptor: Int32
-    private var sentAt = ContinuousClock.now
-    private var answer: [UInt8] = []
-    private var buffer = [UInt8](repeating: 0, count: 16_384)
-
-    init(port: UInt16) throws {
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let status = unsafe withUnsafePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        guard descriptor >= 0, status == 0 else {
-            throw BenchmarkError("nobody listens on port \(port)")
-        }
-        var on: Int32 = 1
-        unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &on, 4)
-    }
-
-    func close() { _ = Glibc.close(descriptor) }
-
-    func send(_ request: [UInt8]) throws {
-        sentAt = .now
-        answer.removeAll(keepingCapacity: true)
-        guard unsafe write(descriptor, request, request.count) == request.count else {
-            throw BenchmarkError("a request could not be written")
-        }
-    }
-
-    /// - Returns: How many milliseconds the answer took; `nil` while there is more to come.
-    func receive() throws -> Double? {
-        let count = unsafe read(descriptor, &buffer, buffer.count)
-        guard count > 0 else { throw BenchmarkError("the connection was closed") }
-        answer += buffer[..<count]
-        guard let length = try wholeLength() else { return nil }
-        guard answer.count >= length else { return nil }
-        return (ContinuousClock.now - sentAt) / .milliseconds(1)
-    }
-
-    /// Of head and body, once the head is there.
-    private func wholeLength() throws -> Int? {
-        let end: [UInt8] = [13, 10, 13, 10]
-        guard let head = answer.firstRange(of: end) else { return nil }
-        let text = String(decoding: answer[..<head.lowerBound], as: UTF8.self)
-        guard text.hasPrefix("HTTP/1.1 20") else {
-            throw BenchmarkError("refused: \(String(decoding: answer, as: UTF8.self))")
-        }
-        let lines = text.lowercased().split(separator: "\r\n")
-        guard let line = lines.first(where: { $0.hasPrefix("content-length:") }),
-            let length = Int(line.dropFirst(15).filter { $0 != " " })
-        else { throw BenchmarkError("an answer without a length") }
-        return head.upperBound + length
     }
 }

@@ -26,10 +26,14 @@ struct Benchmarks {
             case "audience": print(try await measureAudience(rest, server: server))
             case "registry": print(try measureRegistry(rest))
             case "where": print(try await measureWhere(rest, server: server))
+            case "requests": print(try measureRequests(rest))
+            case "turns": print(try measureTurns(rest))
+            case "tokens": print(try makeTokens(rest))
             default:
                 throw BenchmarkError(
                     "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
-                        + " | sink … | events … | audience … | registry … | where …"
+                        + " | sink … | events … | audience … | registry … | where … | requests …"
+                        + " | turns … | tokens …"
                 )
             }
         } catch {

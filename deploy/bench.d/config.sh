@@ -78,9 +78,9 @@ config_template() {
 # start_config_watcher: on `port`, as process `pid`, and waits until it is ready.
 start_config_watcher() {
     local log="$run_folder/config-watcher.log"
-    # With one processor it has one loop, as the constant's server has.
+    # With one processor it has one loop, as the constant's server has, which writes no log either.
     start config-watcher "$log" ${on_first[@]+"${on_first[@]}"} env HTTP_HOST=127.0.0.1 HTTP_PORT=0 LOG_FORMAT=json \
-        KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}config-watcher" "$bin/carillon-config-watcher"
+        HTTP_ACCESS_LOG=false KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}config-watcher" "$bin/carillon-config-watcher"
     pid=$started
     wait_for "$started" 30 grep -qs '"message":"listening"' "$log" ||
         fail "the config watcher did not start: $(tail -n 5 "$log")"
