@@ -9,7 +9,6 @@ import ServiceKit
 /// Sending rows.
 extension DeliveryEngine {
     private static let cannotRead = "credentials cannot be read"
-    private static let tooOld = "not sent within half of DELIVERY_RETENTION, or MPNS' six hours"
 
     /// Takes deliveries that are already ours in the table, and sends them.
     ///
@@ -26,7 +25,7 @@ extension DeliveryEngine {
         isFirst: Bool = false
     ) async {
         guard !deliveries.isEmpty, isCurrent(session) else { return }
-        for delivery in deliveries { ownedKeys.insert(delivery.key) }
+        hold(deliveries)
         // What is left here goes back when the session closes.
         guard await loadCredentials(of: Set(deliveries.map(\.app)), session: session) else {
             return
@@ -73,24 +72,24 @@ extension DeliveryEngine {
                 delivery,
                 context: context,
                 session: session,
-                health: health(of: client)
+                health: healths.health(of: client)
             )
             if isFirst, let wait = context.pace?.reserve(at: time) {
                 finish(owned, .handBack(at: now.adding(milliseconds: wait)), now)
             } else if isStopping {
                 finish(owned, .handBack(at: now), now)
             } else if owned.use != .direct || owned.health.backlog.isEmpty,
-                budget.admit(owned.use, client)
+                flight.budget.admit(owned.use, client)
             {
                 owned.slot = owned.use
                 ready.append(owned)
             } else {
-                wait(owned, now)
+                backlogs.wait(owned, now)
             }
         }
         send(ready, now)
         // Slots may have been free behind what waits.
-        sendBacklogs()
+        backlogs.sendReady()
     }
 
     /// Sends rows that hold their slots.
@@ -116,8 +115,8 @@ extension DeliveryEngine {
     /// What to do with one delivery before anything is sent.
     private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
         let delivery = owned.delivery
-        let expiresAt = expiry(of: delivery, owned.context)
-        if let (decision, answer) = unsendable(
+        let expiresAt = judge.expiry(of: delivery, owned.context)
+        if let (decision, answer) = judge.unsendable(
             suppression: delivery.suppression,
             switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
             expiresAt: expiresAt,
@@ -151,7 +150,7 @@ extension DeliveryEngine {
         switch owned.health.breakers[delivery.device.environment].admit(now: steady) {
         case .later(let time):
             let wait = time.milliseconds(since: steady)
-            let due = owned.health.dueTime(after: wait, at: steady, now, &random)
+            let due = owned.health.dueTime(after: wait, at: steady, now, &judge.random)
             return .finished(.handBack(at: due), nil)
         case .send: break
         }
@@ -167,29 +166,6 @@ extension DeliveryEngine {
                 isUrgent: owned.use == .direct
             )
         )
-    }
-
-    /// How a delivery ends that is not to be sent at all.
-    func unsendable(
-        suppression: String?,
-        switchedOff: String?,
-        expiresAt: Instant,
-        wantedUntil: Instant?,
-        _ now: Instant
-    ) -> (RecordedDecision, ProviderAnswer)? {
-        if let reason = suppression {
-            return (.settle(.suppressed), ProviderAnswer(.notSent, reason: reason))
-        }
-        if let switchedOff {
-            return (.settle(.suppressed), ProviderAnswer(.notSent, reason: switchedOff))
-        }
-        if DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) {
-            // Whose push would have waited longer is told why we do not.
-            let isOurs = wantedUntil.map { expiresAt < $0 } ?? true
-            let reason = isOurs ? Self.tooOld : "expired before it was sent"
-            return (.settle(.expired), ProviderAnswer(.notSent, reason: reason))
-        }
-        return nil
     }
 
     private func hand(over group: RowGroup) {
@@ -221,11 +197,11 @@ extension DeliveryEngine {
         let now = Instant.now()
         owned.health.backlog.answered()
         // Its row goes back with the session, uncounted.
-        if hasEnded { return meters.inFlight.add(-1) }
+        if session.hasEnded { return meters.inFlight.add(-1) }
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)
-        let end = judge(
+        let end = judge.judge(
             answer,
-            Tries(owned.delivery, expiresAt: expiry(of: owned.delivery, owned.context)),
+            Tries(owned.delivery, expiresAt: judge.expiry(of: owned.delivery, owned.context)),
             owned.health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(owned.session),
@@ -237,108 +213,6 @@ extension DeliveryEngine {
         finish(owned, end.decision, now, answer)
     }
 
-    /// What one answer means for its delivery, and for what others of its provider may expect.
-    func judge(
-        _ answer: ProviderAnswer,
-        _ tries: Tries,
-        _ health: ProviderHealth,
-        repeatOverwrites: Bool,
-        isOurs: Bool,
-        _ now: Instant
-    ) -> DeliveryEnd {
-        let steady = SteadyInstant.now()
-        let unsent = health.breakers[tries.environment].unsentInARow
-        if isOurs { health.breakers[tries.environment].finished(answer.outcome, now: steady) }
-        if answer.outcome == .accepted {
-            health.wave.alive(now: steady)
-            return DeliveryEnd(
-                decision: .settle(.delivered),
-                answer: answer,
-                at: now,
-                attempts: tries.attempts + 1,
-                unanswered: tries.unanswered
-            )
-        }
-        var attempts = DeliveryAttempts(
-            limit: RetryPolicy.attemptLimit,
-            backoff: RetryPolicy.backoff(for: tries.platform, answer.outcome),
-            attempts: tries.attempts,
-            unanswered: tries.unanswered,
-            unsent: unsent
-        )
-        let decision = attempts.finished(
-            answer.outcome,
-            repeatOverwrites: repeatOverwrites,
-            now: now,
-            expiresAt: tries.expiresAt,
-            jitter: Double.random(in: 0..<1, using: &random)
-        )
-        let recorded: RecordedDecision
-        switch decision {
-        case .settle(let outcome): recorded = .settle(outcome)
-        // There is no device behind it that could be gone.
-        case .settleAndDisableToken where tries.isForTopic: recorded = .settle(.failed)
-        case .settleAndDisableToken(let since):
-            recorded =
-                judgeDeadToken(of: health, steady)
-                ? .settleAndDisable(since: since) : .settle(.failed)
-        case .retry(let time): recorded = .retry(at: time)
-        }
-        return DeliveryEnd(
-            decision: recorded,
-            answer: answer,
-            at: now,
-            attempts: attempts.attempts,
-            unanswered: attempts.unanswered
-        )
-    }
-
-    /// Whether this dead token may be cleaned up (promise 9).
-    private func judgeDeadToken(of health: ProviderHealth, _ now: SteadyInstant) -> Bool {
-        switch health.wave.dead(now: now) {
-        case .disable: return true
-        case .keep: return false
-        case .keepAndAlarm(let dead, let answers):
-            log.error(
-                "a sudden wave of dead tokens: none is disabled until it is over",
-                [
-                    .app: .string(health.client.app), .provider: .string(health.client.provider),
-                    .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),
-                ]
-            )
-            meters.deadTokenWaves.add()
-            return false
-        }
-    }
-}
-
-/// What an answer is judged by, without the texts of its delivery.
-struct Tries {
-    let platform: Platform
-    let environment: PushEnvironment
-    let attempts: Int
-    let unanswered: Int
-    let expiresAt: Instant
-    let isForTopic: Bool
-
-    init(_ delivery: Delivery, expiresAt: Instant) {
-        platform = delivery.device.provider
-        environment = delivery.device.environment
-        attempts = delivery.attempts
-        unanswered = delivery.unanswered
-        self.expiresAt = expiresAt
-        isForTopic = delivery.isForTopic
-    }
-
-    /// Field by field: a delivery that is handed on is copied, with all its texts.
-    init(_ member: ShardMember, expiresAt: Instant) {
-        platform = member.delivery.device.provider
-        environment = member.delivery.device.environment
-        attempts = member.delivery.attempts
-        unanswered = member.delivery.unanswered
-        self.expiresAt = expiresAt
-        isForTopic = false
-    }
 }
 
 /// Rows that go to one provider client in one call.

@@ -1,41 +1,42 @@
 import PushCore
 
-/// How one app fares at one provider; all its deliveries there share it. Confined to the loop.
-final class ProviderHealth: @unchecked Sendable {
+/// How one app fares at one provider; all its deliveries there share it, and those that
+/// wait for it wait here. Confined to the loop.
+final class ProviderHealth<Waiting>: @unchecked Sendable {
     let client: FlightBudget.Client
-    var breakers = Breakers()
+    var breakers = ProviderBreakers()
     var spread = DueSpread()
     var wave = DeadTokenWave()
-    var backlog: ProviderBacklog<OwnedDelivery>
+    var backlog: ProviderBacklog<Waiting>
 
-    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<OwnedDelivery>) {
+    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<Waiting>) {
         self.client = client
         self.backlog = backlog
     }
 }
 
-extension ProviderHealth {
-    /// By environment: what ails APNs' sandbox says nothing about those who wait for production.
-    struct Breakers {
-        private var usual = ProviderBreaker()
-        private var sandbox = ProviderBreaker()
+/// By environment: what ails APNs' sandbox says nothing about those who wait for production.
+struct ProviderBreakers {
+    private var usual = ProviderBreaker()
+    private var sandbox = ProviderBreaker()
 
-        subscript(environment: PushEnvironment) -> ProviderBreaker {
-            get {
-                switch environment {
-                case .none, .production: usual
-                case .sandbox: sandbox
-                }
+    subscript(environment: PushEnvironment) -> ProviderBreaker {
+        get {
+            switch environment {
+            case .none, .production: usual
+            case .sandbox: sandbox
             }
-            set {
-                switch environment {
-                case .none, .production: usual = newValue
-                case .sandbox: sandbox = newValue
-                }
+        }
+        set {
+            switch environment {
+            case .none, .production: usual = newValue
+            case .sandbox: sandbox = newValue
             }
         }
     }
+}
 
+extension ProviderHealth {
     /// When one comes due again that an open breaker does not let through for so long.
     func dueTime(
         after wait: Int64,

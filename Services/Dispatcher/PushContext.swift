@@ -22,7 +22,7 @@ final class PushContext: @unchecked Sendable {
     /// About how many bytes of memory it takes, with the templates that are rendered so far.
     private(set) var weightBytes: Int
     /// Hears of what is rendered later.
-    weak var keeper: PushContexts?
+    weak var keeper: (any PushContextKeeper)?
 
     /// Devices that share it share their payload.
     private struct Form: Hashable {
@@ -176,6 +176,12 @@ final class PushContext: @unchecked Sendable {
         }
         block.append(key: outcome.target) { outcomes?.write(outcome, into: &$0) }
     }
+}
+
+/// Who remembers contexts, and weighs them.
+protocol PushContextKeeper: AnyObject {
+    /// What a context has rendered weighs, too.
+    func grew(_ context: PushContext, by bytes: Int)
 }
 
 extension PushRequest {

@@ -8,7 +8,7 @@ import PushStorage
 /// is found as long as he does, so that its pace stays one for all.
 ///
 /// Confined to the dispatcher's loop.
-final class PushContexts: @unchecked Sendable {
+final class PushContexts: PushContextKeeper, @unchecked Sendable {
     /// About what all that is remembered may take, templates included.
     static let budgetBytes = 64 << 20
     private static let halfBytes = budgetBytes / 2

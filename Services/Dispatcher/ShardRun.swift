@@ -1,8 +1,6 @@
 import EventLoop
-import Kafka
 import Observability
 import PushCore
-import PushEvents
 import PushStorage
 import ServiceKit
 
@@ -20,7 +18,7 @@ import ServiceKit
 /// cancelled, and by a stop. A lost session drops it from any state, without a word.
 ///
 /// Confined to the loop.
-final class ShardRun: @unchecked Sendable {
+final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     typealias Window = ShardWindow<ShardMember, DeliveryEnd>
 
     /// What all runs of a process share.
@@ -29,7 +27,6 @@ final class ShardRun: @unchecked Sendable {
         let database: PushDatabase
         let loop: EventLoop
         let log: Log
-        let outcomesTopic: String
         let checkpointEvery: Int
         /// Of what may be in flight, how much is meant for one shard.
         let inFlightShare: Int
@@ -37,7 +34,7 @@ final class ShardRun: @unchecked Sendable {
         let onEnd: (ShardRun) -> Void
     }
 
-    private enum Phase {
+    enum Phase {
         case working
         /// `until`: what is in flight then becomes rows.
         case closing(dueAt: Instant?, until: ContinuousClock.Instant)
@@ -51,15 +48,15 @@ final class ShardRun: @unchecked Sendable {
     private static let batchLimit = 512
     private static let tick: Duration = .milliseconds(50)
     /// What there is to record waits no longer.
-    private static let checkpointWait: Duration = .milliseconds(250)
+    static let checkpointWait: Duration = .milliseconds(250)
     /// A member in flight becomes a row when it has held the checkpoint up for so long.
-    private static let stragglerWait: Duration = .seconds(1)
+    static let stragglerWait: Duration = .seconds(1)
     /// Nothing was answered or sent for so long, and there is more to send: others get their turn.
     private static let stallWait: Duration = .seconds(3)
     /// How long what is in flight is waited for when a shard is given back.
-    private static let closingWait: Duration = .milliseconds(500)
+    static let closingWait: Duration = .milliseconds(500)
 
-    private static let cannotCheckpoint = "checkpoints cannot be written"
+    static let cannotCheckpoint = "checkpoints cannot be written"
 
     let shard: ClaimedShard
     let session: Int
@@ -68,26 +65,29 @@ final class ShardRun: @unchecked Sendable {
     var window: Window
     private(set) var isDropped = false
     private(set) var sent = 0
-    private(set) var recorded = 0
+    var recorded = 0
 
-    private var phase = Phase.working
-    private var healths: [ProviderHealth?] = Array(repeating: nil, count: Platform.allCases.count)
+    var phase = Phase.working
+    private var healths: [OwnedDelivery.Health?] = Array(
+        repeating: nil,
+        count: Platform.allCases.count
+    )
     /// Slots given back since the last turn, by platform.
-    private var freed = Array(repeating: 0, count: Platform.allCases.count)
+    var freed = Array(repeating: 0, count: Platform.allCases.count)
     private var readTo: String?
     private var isReading = false
     private var isLoading = false
     private var isHungry = false
     private var isWoken = false
-    private var hasProgress = false
-    private var wantsCheckpoint = false
+    var hasProgress = false
+    var wantsCheckpoint = false
     /// One at a time, be it with records or without.
-    private var isWriting = false
-    private var timer: LoopTimer?
-    private let begun = ContinuousClock.now
-    private var lastCheckpoint = ContinuousClock.now
+    var isWriting = false
+    var timer: LoopTimer?
+    let begun = ContinuousClock.now
+    var lastCheckpoint = ContinuousClock.now
     /// When something was answered or sent last.
-    private var lastProgress = ContinuousClock.now
+    var lastProgress = ContinuousClock.now
 
     init(
         _ shard: ClaimedShard,
@@ -109,8 +109,8 @@ final class ShardRun: @unchecked Sendable {
     /// What was cancelled is told of as fast as it can be.
     var isPaced: Bool { context.pace != nil && !shard.isCancelled }
 
-    private var engine: DeliveryEngine { environment.engine }
-    private var loop: EventLoop { environment.loop }
+    var engine: DeliveryEngine { environment.engine }
+    var loop: EventLoop { environment.loop }
 
     // MARK: From outside
 
@@ -145,11 +145,15 @@ final class ShardRun: @unchecked Sendable {
         end()
     }
 
-    // MARK: What the engine asks and tells
+    // MARK: What its sender asks and tells
 
-    func health(of platform: Platform, in engine: isolated DeliveryEngine) -> ProviderHealth {
+    var app: String { shard.app }
+
+    func member(at position: Int) -> ShardMember? { window.member(at: position) }
+
+    func health(of platform: Platform) -> OwnedDelivery.Health {
         if let known = healths[platform.ordinal] { return known }
-        let health = engine.health(
+        let health = engine.healths.health(
             of: FlightBudget.Client(app: shard.app, provider: platform.rawValue)
         )
         healths[platform.ordinal] = health
@@ -164,16 +168,11 @@ final class ShardRun: @unchecked Sendable {
         }
     }
 
-    func ended(
-        _ position: Int,
-        _ end: DeliveryEnd,
-        at platform: Platform,
-        in engine: isolated DeliveryEngine
-    ) {
+    func ended(_ position: Int, _ end: DeliveryEnd, at platform: Platform) {
         switch window.ended(position, end) {
         case .freed: freed[platform.ordinal] += 1
         case .kept: break
-        case .row(let member): engine.finishRow(member.delivery, of: self, end)
+        case .row(let member): engine.memberRows.finish(member.delivery, of: self, end)
         case .unknown: assertionFailure("a member ended twice")
         }
         hasProgress = true
@@ -208,11 +207,11 @@ final class ShardRun: @unchecked Sendable {
         }
     }
 
-    private func returnSlots() {
+    func returnSlots() {
         guard freed.contains(where: { $0 > 0 }) else { return }
         let slots = freed
         freed = Array(repeating: 0, count: slots.count)
-        engine.assumeIsolated { $0.free(slots, of: self) }
+        engine.members.free(slots, of: self)
     }
 
     // MARK: Reading
@@ -303,7 +302,7 @@ final class ShardRun: @unchecked Sendable {
                 return
             }
         }
-        let (done, stop) = engine.assumeIsolated { $0.sendMembers(of: self, atMost: count) }
+        let (done, stop) = sendNext(count)
         if isPaced { context.pace?.giveBack(count - done) }
         sent += done
         if done > 0 { lastProgress = now }
@@ -318,6 +317,19 @@ final class ShardRun: @unchecked Sendable {
         }
     }
 
+    private func sendNext(_ count: Int) -> (done: Int, stop: MembersStop?) {
+        let range = window.take(count)
+        let sent = engine.members.send(
+            range.map { window[$0] },
+            from: range.lowerBound,
+            of: self
+        )
+        for member in sent.ended { ended(member.position, member.end, at: member.platform) }
+        let position = range.lowerBound + sent.count
+        if position < range.upperBound { window.putBack(from: position) }
+        return (sent.count, sent.stop)
+    }
+
     private func loadCredentials() {
         guard !isLoading else { return }
         isLoading = true
@@ -326,188 +338,5 @@ final class ShardRun: @unchecked Sendable {
             self.isLoading = false
             self.wake()
         }
-    }
-
-    // MARK: Checkpoints
-
-    private func checkpointIfDue(_ now: ContinuousClock.Instant) {
-        guard !isWriting else { return }
-        let waited = now - lastCheckpoint
-        if window.isCheckpointDue || waited >= Self.checkpointWait && window.contiguous > 0 {
-            write(.ended, now)
-        } else if waited >= Self.stragglerWait, window.ended > 0 {
-            write(.answered, now)
-        } else if window.hasSentAll, now - lastProgress >= Self.stragglerWait {
-            write(.sent, now)
-        } else if wantsCheckpoint {
-            write(.answered, now, isEmptyToo: true)
-        }
-        if window.beyond == 0 { lastCheckpoint = now }
-    }
-
-    private func write(
-        _ extent: Window.Extent,
-        _ now: ContinuousClock.Instant,
-        isEmptyToo: Bool = false
-    ) {
-        wantsCheckpoint = false
-        lastCheckpoint = now
-        let begun = window.beginCheckpoint(extent)
-        guard begun != nil || isEmptyToo else { return }
-        isWriting = true
-        Task(executorPreference: loop) { await self.write(begun) }
-    }
-
-    /// Outcomes first, then the books (promise 4). A checkpoint without records only asks how the
-    /// push stands.
-    private func write(_ checkpoint: Window.Checkpoint?) async {
-        let records = checkpoint?.records ?? []
-        var outcomes = KafkaRecordBlock(
-            topic: environment.outcomesTopic,
-            count: records.count,
-            sizeBytes: records.count * 512
-        )
-        for record in records {
-            guard let end = record.end else { continue }
-            context.writeOutcome(of: record.member.delivery, end, to: &outcomes)
-        }
-        guard await engine.announce(outcomes, session: session), !isOver else { return }
-        guard
-            let standing = await keep(
-                ShardCheckpoint(
-                    cursor: checkpoint?.last?.delivery.target,
-                    records: records.map(ShardRecord.init),
-                    isFinished: checkpoint?.isFinished ?? false
-                )
-            ), !isOver
-        else { return }
-        isWriting = false
-        if let checkpoint { written(checkpoint) }
-        if window.isFinished {
-            environment.log.debug("shard sent", details)
-            end()
-        } else if standing == .cancelled {
-            if case .working = phase { environment.log.debug("shard cancelled", details) }
-            close(dueAt: nil)
-        }
-        wake()
-    }
-
-    /// - Returns: `nil` where the session was lost, or the drain is over.
-    private func keep(_ checkpoint: ShardCheckpoint) async -> ShardStanding? {
-        var pause = Pause()
-        while !isOver, await !engine.hasEnded {
-            do {
-                let standing = try await environment.database.shards.checkpoint(
-                    session: session,
-                    shard,
-                    checkpoint
-                )
-                engine.trouble.clear(Self.cannotCheckpoint)
-                return standing
-            } catch let error as StorageError where error.kind == .sessionLost {
-                await engine.abandon(session: session)
-                return nil
-            } catch {
-                engine.trouble.set(Self.cannotCheckpoint)
-                environment.log.warning(
-                    "a checkpoint cannot be written; trying again",
-                    details.with(.error, .string("\(error)"))
-                )
-                await pause.wait(on: loop)
-            }
-        }
-        return nil
-    }
-
-    private func written(_ checkpoint: Window.Checkpoint) {
-        let written = window.written()
-        recorded += checkpoint.records.count
-        hasProgress = true
-        for member in written.freed { freed[member.delivery.device.provider.ordinal] += 1 }
-        engine.assumeIsolated { $0.recorded(checkpoint.records, written, of: self) }
-    }
-
-    // MARK: The end
-
-    /// Sends nothing more, and gives the shard back.
-    private func close(dueAt: Instant?) {
-        guard case .working = phase else { return }
-        phase = .closing(dueAt: dueAt, until: .now + Self.closingWait)
-        wake()
-    }
-
-    private func close(
-        _ now: ContinuousClock.Instant,
-        dueAt: Instant?,
-        until: ContinuousClock.Instant
-    ) {
-        guard !isWriting else { return }
-        if window.beyond == 0 {
-            phase = .releasing
-            Task(executorPreference: loop) { await self.release(dueAt) }
-        } else if window.inFlight == 0 || now >= until {
-            write(.sent, now)
-        } else {
-            checkpointIfDue(now)
-        }
-    }
-
-    private func release(_ dueAt: Instant?) async {
-        var pause = Pause()
-        while !isOver, await !engine.hasEnded {
-            do {
-                try await environment.database.shards.release(
-                    session: session,
-                    [shard],
-                    dueAt: dueAt
-                )
-                environment.log.debug("shard goes back", details)
-                return end()
-            } catch {
-                await pause.wait(on: loop)
-            }
-        }
-        end()
-    }
-
-    private var isOver: Bool {
-        if case .over = phase { true } else { false }
-    }
-
-    private func end() {
-        guard !isOver else { return }
-        phase = .over
-        timer?.cancel()
-        timer = nil
-        returnSlots()
-        engine.assumeIsolated { $0.remove(self) }
-        environment.onEnd(self)
-    }
-
-    private var details: LogData {
-        [
-            .pushID: .string(shard.pushID), .app: .string(shard.app),
-            .shard: .integer(shard.shard), .count: .integer(recorded),
-            .durationMilliseconds: .integer(Int((ContinuousClock.now - begun) / .milliseconds(1))),
-        ]
-    }
-}
-
-extension ShardRecord {
-    fileprivate init(_ record: ShardRun.Window.Checkpoint.Record) {
-        let member = record.member
-        let end: End
-        if let settlement = record.end?.settlement {
-            end = .settled(settlement)
-        } else if let postponed = record.end?.postponed(member.delivery) {
-            end = .waiting(postponed)
-        } else {
-            end = .open(
-                attempts: member.delivery.attempts,
-                unanswered: member.delivery.unanswered
-            )
-        }
-        self.init(member, end: end)
     }
 }

@@ -33,9 +33,10 @@ actor ShardSender: ServicePart {
     private let limit: Int
     private let checkpointEvery: Int
     private let inFlightShare: Int
-    private let outcomesTopic: String
     private let log: Log
     private var pushes: [String: PushShare] = [:]
+    /// The shards that are worked on.
+    private var runs: [ShardRun] = []
     /// The answer to a claim was lost: there may be shards of ours that nobody works on.
     private var mayHoldMore = false
 
@@ -69,7 +70,6 @@ actor ShardSender: ServicePart {
         limit = configuration.shards
         checkpointEvery = configuration.checkpointEvery
         inFlightShare = configuration.inFlight / configuration.shards
-        outcomesTopic = configuration.topics.pushOutcomes
         log = runtime.log
     }
 
@@ -84,7 +84,7 @@ actor ShardSender: ServicePart {
 
     /// A push was cancelled: whoever works on it looks at once.
     func cancelled(_ pushID: String) async {
-        for run in await engine.runs where run.shard.pushID == pushID { run.look() }
+        for run in runs where run.shard.pushID == pushID { run.look() }
     }
 
     // MARK: Claiming
@@ -92,7 +92,7 @@ actor ShardSender: ServicePart {
     /// - Returns: How many were claimed.
     private func claim() async throws -> Int {
         guard let session = await engine.workingSession else { return 0 }
-        let running = await engine.runs
+        let running = runs
         let room = ShardRoom(
             limit: limit,
             running: running.count,
@@ -157,7 +157,6 @@ actor ShardSender: ServicePart {
                 database: database,
                 loop: loop,
                 log: log,
-                outcomesTopic: outcomesTopic,
                 checkpointEvery: checkpointEvery,
                 inFlightShare: inFlightShare
             ) { [weak self] run in
@@ -172,12 +171,13 @@ actor ShardSender: ServicePart {
         }
         pushes[shard.pushID, default: PushShare()].shards += 1
         pushes[shard.pushID]?.running += 1
+        runs.append(run)
         await engine.add(run)
         run.start()
     }
 
     private func untilNextDue() async throws -> Duration {
-        guard await engine.workingSession != nil, await engine.runs.count < limit,
+        guard await engine.workingSession != nil, runs.count < limit,
             let due = try await database.shards.nextDue()
         else { return Self.idleWait }
         let wait = due.milliseconds - Instant.now().milliseconds
@@ -188,6 +188,7 @@ actor ShardSender: ServicePart {
     // MARK: Ends
 
     private func ended(_ run: ShardRun) {
+        runs.removeAll { $0 === run }
         pushes[run.shard.pushID]?.running -= 1
         pushes[run.shard.pushID]?.recorded += run.recorded
         bell.ring()
@@ -214,12 +215,12 @@ actor ShardSender: ServicePart {
         let limit = await engine.stopsAt ?? .now
         // In a task of its own: this one is cancelled, and would not sleep.
         let waiting = Task(executorPreference: loop) {
-            while await !self.engine.runs.isEmpty, .now < limit {
+            while await !self.runs.isEmpty, .now < limit {
                 try? await self.loop.sleep(for: .milliseconds(10))
             }
         }
         await waiting.value
-        let left = await engine.runs
+        let left = runs
         guard !left.isEmpty else { return }
         log.warning("shards are left to the end of the session", [.count: .integer(left.count)])
         for run in left { run.drop() }

@@ -68,7 +68,7 @@ struct ProviderBreakerTests {
 
     @Test("the sandbox's outage says nothing about production")
     func environments() {
-        var breakers = ProviderHealth.Breakers()
+        var breakers = ProviderBreakers()
         for _ in 0..<ProviderBreaker.openingFailures {
             breakers[.sandbox].finished(.unavailable(retryAfter: nil), now: start)
         }

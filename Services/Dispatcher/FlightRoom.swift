@@ -1,0 +1,86 @@
+import PushCore
+import PushStorage
+
+/// The budget of flight, and who waits for room in it.
+///
+/// Authority: the slots. Whoever takes or gives some back does it here; after slots came back,
+/// `roomAppeared` wakes those that wait. It knows nothing of what the slots are used for.
+///
+/// Confined to the loop. No clock, no I/O.
+final class FlightRoom: @unchecked Sendable {
+    private struct Waiter {
+        let lane: Lane
+        let count: Int
+        let continuation: CheckedContinuation<Void, Never>
+    }
+
+    var budget: FlightBudget
+    private let session: WorkSession
+    private var waiters: [Waiter] = []
+    /// Lanes whose sweeper found too little room.
+    private var hungry: Set<Lane> = []
+    /// Tells a lane's sweeper of more.
+    private let ring: (Lane) -> Void
+    /// Whether bringing more rows of single devices would only make them wait.
+    var isPressed: () -> Bool = { false }
+
+    init(total: Int, session: WorkSession, ring: @escaping (Lane) -> Void) {
+        budget = FlightBudget(total: total)
+        self.session = session
+        self.ring = ring
+    }
+
+    func room(in lane: Lane) -> Int {
+        session.isStopping ? 0 : budget.room(for: FlightBudget.Use(lane))
+    }
+
+    /// Whether a claim is worth its round trip; if not, the lane's bell rings when it is.
+    func isWorthClaiming(in lane: Lane) -> Bool {
+        let room = room(in: lane)
+        let isWorthIt =
+            room > 0 && !(lane == .direct && isPressed())
+            && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
+        if !isWorthIt { hungry.insert(lane) }
+        return isWorthIt
+    }
+
+    func hasRoom(in lane: Lane, count: Int) -> Bool {
+        guard session.current != nil, !(lane == .direct && isPressed()) else { return false }
+        let room = budget.room(for: FlightBudget.Use(lane))
+        if room > 0, room >= count || room * 4 >= budget.total { return true }
+        // Nobody waits for what slow providers have.
+        return room * 4 >= max(1, budget.total - budget.heldByFew)
+    }
+
+    /// Resumed once a lane has room for so many, or for a good part of all, and there is a session.
+    func add(
+        _ continuation: CheckedContinuation<Void, Never>,
+        waitingFor count: Int,
+        in lane: Lane
+    ) {
+        waiters.append(Waiter(lane: lane, count: count, continuation: continuation))
+    }
+
+    /// Slots were given back: whoever waits for one looks again.
+    func roomAppeared() {
+        wakeWaiters()
+        for lane in hungry {
+            hungry.remove(lane)
+            if isWorthClaiming(in: lane) { ring(lane) }
+        }
+    }
+
+    /// The session or a stop may have changed what those that wait wait for.
+    func wakeWaiters() {
+        guard !waiters.isEmpty else { return }
+        let all = waiters
+        waiters = []
+        for waiter in all {
+            if session.isStopping || hasRoom(in: waiter.lane, count: waiter.count) {
+                waiter.continuation.resume()
+            } else {
+                waiters.append(waiter)
+            }
+        }
+    }
+}

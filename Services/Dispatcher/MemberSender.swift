@@ -1,0 +1,255 @@
+import EventLoop
+import Observability
+import PushCore
+import PushProviders
+import PushStorage
+
+/// Sends the members of shards.
+///
+/// By the hundred thousand, so what they share is looked up once for each batch: the client, the
+/// payload, the slots of the flight budget. Nothing is hashed for a single member.
+///
+/// Authority: members between the window that they were taken from and their end, of which that
+/// window's owner is told.
+///
+/// Confined to the loop.
+final class MemberSender: @unchecked Sendable {
+    private let room: FlightRoom
+    private let session: WorkSession
+    private let credentials: CredentialDirectory
+    private let judge: AnswerJudge
+    private let meters: DeliveryMeters
+    /// Slots were given back.
+    var onFreed: () -> Void = {}
+
+    init(
+        room: FlightRoom,
+        session: WorkSession,
+        credentials: CredentialDirectory,
+        judge: AnswerJudge,
+        meters: DeliveryMeters
+    ) {
+        self.room = room
+        self.session = session
+        self.credentials = credentials
+        self.judge = judge
+        self.meters = meters
+    }
+
+    /// A batch of members needs as many free slots at least, where its provider has some of its own
+    /// in flight: one by one they would cost more than they gain.
+    private var smallestBatch: Int { max(1, min(32, room.budget.total / 64)) }
+
+    /// Sends the next members of a shard.
+    ///
+    /// - Parameters:
+    ///   - members: As their window has them, one after the other.
+    ///   - first: The position of the first of them.
+    ///   - run: Who hears of their ends.
+    func send<Source: MemberSource>(_ members: [ShardMember], from first: Int, of run: Source)
+        -> MembersSent
+    {
+        guard credentials.isLoaded(run.app) else { return MembersSent(stop: .unready) }
+        let now = Instant.now()
+        let range = first..<first + members.count
+        var sent = MembersSent()
+        var slots = MemberSlots()
+        var routes = MemberRoutes(room: range.count)
+        var other = -1
+        var position = range.lowerBound
+        while position < range.upperBound {
+            let member = members[position - first]
+            let platform = member.delivery.device.provider
+            let health = run.health(of: platform)
+            if slots.free[platform.ordinal] == 0 {
+                let granted = admit(range.upperBound - position, health.client)
+                guard granted > 0 else {
+                    sent.stop = .noRoom
+                    break
+                }
+                slots.free[platform.ordinal] = granted
+            }
+            let verdict = route(member, at: position, of: run, health, &routes, &sent, now)
+            if case .ill(let time) = verdict {
+                if other <= position {
+                    other = run.other(than: member.delivery.device, behind: position) ?? -1
+                }
+                guard other > position else {
+                    sent.stop = .ill(until: time)
+                    break
+                }
+                // The others must not wait for it.
+                let wait = time.milliseconds - now.milliseconds
+                let due = health.dueTime(after: wait, at: .now(), now, &judge.random)
+                sent.end(member, at: position, .handBack(at: due), nil, now)
+            }
+            slots.free[platform.ordinal] -= 1
+            position += 1
+        }
+        for platform in Platform.allCases where slots.free[platform.ordinal] > 0 {
+            let client = run.health(of: platform).client
+            room.budget.release(.shards, client, slots.free[platform.ordinal])
+        }
+        for route in routes.all where !route.positions.isEmpty { hand(over: route, of: run) }
+        sent.count = position - first
+        return sent
+    }
+
+    private func admit(_ count: Int, _ client: FlightBudget.Client) -> Int {
+        let granted = room.budget.admit(.shards, client, atMost: count)
+        guard granted < min(count, smallestBatch), room.budget.owned(for: .shards) > granted else {
+            return granted
+        }
+        room.budget.release(.shards, client, granted)
+        return 0
+    }
+
+    private enum Routing {
+        case done
+        case ill(until: Instant)
+    }
+
+    /// Puts a member where it leaves, or ends it where it cannot.
+    private func route<Source: MemberSource>(
+        _ member: ShardMember,
+        at position: Int,
+        of run: Source,
+        _ health: OwnedDelivery.Health,
+        _ routes: inout MemberRoutes,
+        _ sent: inout MembersSent,
+        _ now: Instant
+    ) -> Routing {
+        if let (decision, answer) = judge.unsendable(
+            suppression: member.delivery.suppression,
+            switchedOff: credentials.switchedOff(
+                member.delivery.device.provider,
+                of: member.delivery.app
+            ),
+            expiresAt: judge.expiry(of: member.delivery, run.context),
+            wantedUntil: member.delivery.expiresAt,
+            now
+        ) {
+            sent.end(member, at: position, decision, answer, now)
+            return .done
+        }
+        let variant = run.context.variant(
+            for: member.delivery.locale,
+            member.delivery.values
+        )
+        let index =
+            routes.index(of: member, variant)
+            ?? routes.add(
+                makeRoute(for: member.delivery, variant, of: run, health, room: routes.room)
+            )
+        let route = routes.all[index]
+        let payload: RenderedPayload
+        switch route.payload(of: member) {
+        case .success(let rendered): payload = rendered
+        case .failure(let refusal):
+            sent.end(member, at: position, .settle(.failed), refusal.answer, now)
+            return .done
+        }
+        let environment = member.delivery.device.environment
+        if health.breakers[environment].isOpen {
+            let steady = SteadyInstant.now()
+            if case .later(let time) = health.breakers[environment].admit(now: steady) {
+                return .ill(until: now.adding(milliseconds: time.milliseconds(since: steady)))
+            }
+        }
+        route.positions.append(position)
+        route.notifications.append(
+            OutgoingNotification(
+                notificationID: run.context.notificationID(of: member.delivery.key.target),
+                target: member.delivery.device,
+                payload: payload,
+                expiration: member.delivery.expiresAt?.seconds,
+                apnsTopic: member.delivery.apnsTopic ?? run.context.apnsTopic,
+                apnsTopicIsExplicit: member.delivery.apnsTopic != nil
+            )
+        )
+        return .done
+    }
+
+    private func makeRoute<Source: MemberSource>(
+        for delivery: Delivery,
+        _ variant: String?,
+        of run: Source,
+        _ health: OwnedDelivery.Health,
+        room: Int
+    ) -> MemberRoute {
+        let topic = delivery.apnsTopic ?? run.context.apnsTopic
+        let way: MemberRoute.Way
+        switch credentials.client(for: delivery, apnsTopic: topic) {
+        case .misconfigured(let reason):
+            way = .none(MemberRoute.Refusal(ProviderAnswer(.misconfigured, reason: reason)))
+        case .client(let client):
+            do {
+                let platform = delivery.device.provider
+                way = .client(client, try run.context.template(platform, variant: variant))
+            } catch {
+                way = .none(MemberRoute.Refusal(error))
+            }
+        }
+        return MemberRoute(delivery, variant, way: way, health: health, room: room)
+    }
+
+    private func hand<Source: MemberSource>(over route: MemberRoute, of run: Source) {
+        guard case .client(let client, let template) = route.way else { return }
+        let (positions, health, platform) = (route.positions, route.health, route.platform)
+        let overwrites = template.repeatOverwrites
+        let started = ContinuousClock.now
+        meters.inFlight.add(positions.count)
+        meters.membersSent.add(positions.count)
+        client.send(route.notifications) { index, answer in
+            self.answered(
+                positions[index],
+                of: run,
+                answer,
+                platform,
+                health,
+                repeatOverwrites: overwrites,
+                after: started.duration(to: .now)
+            )
+        }
+    }
+
+    /// One answer of a provider, or its absence, for a member.
+    private func answered<Source: MemberSource>(
+        _ position: Int,
+        of run: Source,
+        _ answer: ProviderAnswer,
+        _ platform: Platform,
+        _ health: OwnedDelivery.Health,
+        repeatOverwrites: Bool,
+        after duration: Duration
+    ) {
+        if session.hasEnded { return meters.inFlight.add(-1) }
+        meters.answered(platform, answer.outcome, duration)
+        guard !run.isDropped else {
+            room.budget.release(.shards, health.client)
+            return onFreed()
+        }
+        guard let member = run.member(at: position) else { return }
+        let now = Instant.now()
+        let end = judge.judge(
+            answer,
+            Tries(member, expiresAt: judge.expiry(of: member.delivery, run.context)),
+            health,
+            repeatOverwrites: repeatOverwrites,
+            isOurs: session.isCurrent(run.session),
+            now
+        )
+        run.ended(position, end, at: platform)
+    }
+
+    /// Slots that members have given back.
+    func free<Source: MemberSource>(_ slots: [Int], of run: Source) {
+        var count = 0
+        for platform in Platform.allCases where slots[platform.ordinal] > 0 {
+            let client = run.health(of: platform).client
+            room.budget.release(.shards, client, slots[platform.ordinal])
+            count += slots[platform.ordinal]
+        }
+        if count > 0 { onFreed() }
+    }
+}

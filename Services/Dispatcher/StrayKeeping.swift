@@ -1,0 +1,59 @@
+import EventLoop
+import Observability
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// Looks for strays where there is reason to, and hands them back, uncounted.
+///
+/// Shutdown: between two looks; the session's end hands back the rest.
+struct StrayKeeping: ServicePart {
+    let name = "strays"
+    let database: PushDatabase
+    let engine: DeliveryEngine
+    let runtime: ServiceRuntime
+
+    private static let wait: Duration = .seconds(2)
+
+    func run() async throws {
+        while !Task.isCancelled {
+            try? await runtime.mainLoop.sleep(for: Self.wait)
+            guard let session = await engine.workingSession else { continue }
+            do {
+                try await giveBackPlans(session)
+                guard await engine.isLookWanted else { continue }
+                let owned = try await database.due.owned(session: session)
+                let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
+                guard !strays.isEmpty else { continue }
+                let now = Instant.now()
+                let returned = try await database.recording.postpone(
+                    session: session,
+                    owned.filter { strays.contains($0.key) }.map { delivery in
+                        PostponedDelivery(
+                            key: delivery.key,
+                            attempts: delivery.attempts,
+                            unanswered: delivery.unanswered,
+                            dueAt: now
+                        )
+                    }
+                )
+                runtime.log.warning(
+                    "deliveries that nobody worked on go back",
+                    [.count: .integer(returned)]
+                )
+            } catch {
+                runtime.log.debug("strays cannot be looked for", [.error: .string("\(error)")])
+            }
+        }
+    }
+
+    /// A claim of a push leaves no other trace where its answer is lost, nor does the end of one that
+    /// could not be written down, so these are always looked for: there are next to none.
+    private func giveBackPlans(_ session: Int) async throws {
+        let claimed = try await database.planning.held(session: session)
+        let strays = await engine.strayPlans(among: claimed, session: session)
+        guard !strays.isEmpty else { return }
+        let returned = try await database.planning.giveBack(session: session, strays)
+        runtime.log.warning("pushes that nobody planned go back", [.count: .integer(returned)])
+    }
+}

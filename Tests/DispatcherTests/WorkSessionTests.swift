@@ -1,0 +1,128 @@
+import PushCore
+import PushStorage
+import Synchronization
+import Testing
+
+@testable import Dispatcher
+
+@Suite("Under which session this process works", .timeLimit(.minutes(1)))
+struct WorkSessionTests {
+    @Test("only the current session can be lost, and once")
+    func lost() {
+        let session = WorkSession()
+        #expect(session.current == nil && session.working == nil)
+        session.begin(7)
+        #expect(session.isCurrent(7) && session.working == 7)
+        #expect(!session.lose(6))
+        #expect(session.lose(7))
+        #expect(!session.lose(7))
+        #expect(!session.isCurrent(7) && session.current == nil)
+    }
+
+    @Test("a stop claims nothing more, and writes down what was sent")
+    func stopping() {
+        let session = WorkSession()
+        let limit = ContinuousClock.now + .seconds(3)
+        session.begin(7)
+        #expect(session.stop(at: limit))
+        #expect(!session.stop(at: limit + .seconds(9)))
+        #expect(session.stopsAt == limit)
+        #expect(session.working == nil && session.current == 7)
+        #expect(!session.hasEnded)
+        session.end()
+        #expect(session.hasEnded)
+    }
+}
+
+@Suite("What this process works on", .timeLimit(.minutes(1)))
+struct WorkInHandTests {
+    private func key(_ target: String) -> DeliveryKey {
+        DeliveryKey(day: "2026-11-21", pushID: "p", target: target)
+    }
+
+    @Test("a row that nobody works on is a stray at the second look; one in hand never is")
+    func strays() {
+        let inHand = WorkInHand()
+        inHand.take(key("a"))
+        inHand.lookForStrays()
+        #expect(inHand.isLookWanted)
+        #expect(inHand.strays(among: [key("a"), key("b")]).isEmpty)
+        #expect(inHand.strays(among: [key("a"), key("b")]) == [key("b")])
+        #expect(!inHand.isLookWanted)
+        inHand.leave(key("a"))
+        #expect(inHand.strays(among: [key("a")]).isEmpty)
+        #expect(inHand.strays(among: [key("a")]) == [key("a")])
+    }
+
+    @Test("a lost session's rows are forgotten, and what planners work on is not")
+    func lost() {
+        let inHand = WorkInHand()
+        inHand.take(key("a"))
+        inHand.begins(planning: "p")
+        inHand.lookForStrays()
+        inHand.drop()
+        #expect(inHand.rows.isEmpty && !inHand.isLookWanted)
+        _ = inHand.strayPlans(among: ["p", "q"])
+        #expect(inHand.strayPlans(among: ["p", "q"]) == ["q"])
+        inHand.ends(planning: "p")
+        _ = inHand.strayPlans(among: ["p"])
+        #expect(inHand.strayPlans(among: ["p"]) == ["p"])
+    }
+}
+
+@Suite("Who waits for room", .timeLimit(.minutes(1)))
+struct FlightRoomTests {
+    private let shop = FlightBudget.Client(app: "shop", provider: "apns")
+
+    @Test("there is room only under a session, and none to claim for while stopping")
+    func session() {
+        let session = WorkSession()
+        let room = FlightRoom(total: 64, session: session) { _ in }
+        #expect(!room.hasRoom(in: .direct, count: 1))
+        session.begin(1)
+        #expect(room.hasRoom(in: .direct, count: 1))
+        room.isPressed = { true }
+        #expect(!room.hasRoom(in: .direct, count: 1))
+        #expect(room.hasRoom(in: .broadcast, count: 1))
+        _ = session.stop(at: .now)
+        #expect(room.room(in: .broadcast) == 0)
+    }
+
+    @Test("a lane that found no room hears of it once there is some, once")
+    func bell() {
+        let session = WorkSession()
+        session.begin(1)
+        let rung = Mutex<[Lane]>([])
+        let room = FlightRoom(total: 64, session: session) { lane in
+            rung.withLock { $0.append(lane) }
+        }
+        let taken = room.budget.admit(.rows, shop, atMost: 64)
+        #expect(!room.isWorthClaiming(in: .broadcast))
+        room.roomAppeared()
+        #expect(rung.withLock { $0 }.isEmpty)
+        room.budget.release(.rows, shop, taken)
+        room.roomAppeared()
+        room.roomAppeared()
+        #expect(rung.withLock { $0 } == [.broadcast])
+    }
+
+    @Test("who waits is woken by room, or by a stop", arguments: [true, false])
+    func waiters(isStop: Bool) async {
+        let session = WorkSession()
+        session.begin(1)
+        let room = FlightRoom(total: 64, session: session) { _ in }
+        let taken = room.budget.admit(.rows, shop, atMost: 64)
+        await withCheckedContinuation { continuation in
+            room.add(continuation, waitingFor: 16, in: .broadcast)
+            room.wakeWaiters()
+            if isStop {
+                _ = session.stop(at: .now)
+                room.wakeWaiters()
+            } else {
+                room.budget.release(.rows, shop, taken)
+                room.roomAppeared()
+            }
+        }
+        #expect(room.budget.owned == (isStop ? taken : 0))
+    }
+}
