@@ -46,6 +46,7 @@ final class MemberSender: @unchecked Sendable {
     ///   - members: As their window has them, one after the other.
     ///   - first: The position of the first of them.
     ///   - run: Who hears of their ends.
+    /// - Returns: How many need not be offered again, why not all, and those that ended unsent.
     func send<Source: MemberSource>(_ members: [ShardMember], from first: Int, of run: Source)
         -> MembersSent
     {
