@@ -75,6 +75,7 @@ package final class PushDatabase: Sendable {
     package var schedules: ScheduleStore {
         ScheduleStore(database: database, zoneNames: zoneNames)
     }
+    package var fewDevices: FewDevicesStore { FewDevicesStore(database: database) }
     package var due: DueStore { DueStore(database: database) }
     package var recording: RecordingStore { RecordingStore(database: database) }
     package var deliveries: DeliveryStore { DeliveryStore(database: database) }

@@ -236,6 +236,7 @@ extension AppStore {
 
     /// The deliveries of some pushes, portion by portion, then those pushes.
     private func deletePushes(of id: String, _ deletion: inout AppDeletion) async throws {
+        try await deleteEventPushes(of: id, &deletion)
         while true {
             let found = try await database.execute(
                 """
@@ -270,6 +271,29 @@ extension AppStore {
                 "DELETE FROM pushes WHERE id = ANY ($1::uuid[])",
                 [.uuidArray(ids)]
             ).affectedRows
+        }
+    }
+
+    /// Those that are one row with their deliveries.
+    private func deleteEventPushes(of id: String, _ deletion: inout AppDeletion) async throws {
+        while true {
+            let gone = try await database.execute(
+                """
+                WITH gone AS (
+                    DELETE FROM event_pushes WHERE app = $1 AND (id, day) IN (
+                        SELECT id, day FROM event_pushes WHERE app = $1
+                        ORDER BY created_at, id LIMIT $2 FOR UPDATE)
+                    RETURNING jsonb_array_length(deliveries) AS deliveries)
+                SELECT count(*) AS pushes, coalesce(sum(deliveries), 0)::bigint AS deliveries FROM gone
+                """,
+                [.text(id), .integer(Self.rowsAtOnce)]
+            )
+            guard let row = gone.first, case let pushes = try row.integer("pushes"), pushes > 0
+            else {
+                return
+            }
+            deletion.pushes += pushes
+            deletion.deliveries += try row.integer("deliveries")
         }
     }
 

@@ -37,7 +37,7 @@ package struct DeliveryStore: Sendable {
         try await database.execute(
             """
             SELECT target, installation_id, state, attempts, last_status, last_reason, owner
-            FROM deliveries WHERE push_id = $1 ORDER BY target LIMIT $2
+            FROM all_deliveries WHERE push_id = $1 ORDER BY target LIMIT $2
             """,
             [.uuid(pushID), .integer(limit)]
         ).rows.map { row in
@@ -71,9 +71,9 @@ package struct DeliveryStore: Sendable {
             """
             SELECT i.number, e.target
             FROM unnest($2::integer[], $3::text[], $4::text[]) AS i(number, provider, reason)
-            JOIN pushes p ON p.id = $1
+            JOIN all_pushes p ON p.id = $1
             CROSS JOIN LATERAL (
-                SELECT d.target FROM deliveries d
+                SELECT d.target FROM all_deliveries d
                 WHERE d.day = (p.created_at AT TIME ZONE 'UTC')::date AND d.push_id = p.id
                     AND d.state = \(DeliveryState.failed.sql) AND d.provider = i.provider
                     AND \(FailureCounts.reasonSQL("d")) = i.reason
@@ -93,8 +93,9 @@ package struct DeliveryStore: Sendable {
     }
 
     private static let ofPushes = """
-        FROM pushes p JOIN deliveries d ON d.push_id = p.id
-            AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
+        FROM all_pushes p CROSS JOIN LATERAL (
+            SELECT d.* FROM all_deliveries d WHERE d.push_id = p.id
+                AND d.day = (p.created_at AT TIME ZONE 'UTC')::date OFFSET 0) d
         WHERE p.id = ANY ($1::uuid[])
         """
 

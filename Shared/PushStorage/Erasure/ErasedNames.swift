@@ -9,7 +9,7 @@ enum ErasedNames {
     /// Longer than a service keeps its audit in memory.
     static let kept = Duration.seconds(86_400)
 
-    private static func digest(_ app: String, _ name: String) -> String {
+    static func digest(_ app: String, _ name: String) -> String {
         "sha256(convert_to(\(app) || '/' || \(name), 'UTF8'))"
     }
 
@@ -31,6 +31,33 @@ enum ErasedNames {
             """,
             [.text(app), .textArray(names), .optional(timestamp: until)]
         )
+    }
+
+    /// Whoever writes down what was done before it begins passes here first, and sees from then on what was
+    /// erased: an erasure that has noted its names waits for those that passed before (`closeBarrier`).
+    ///
+    /// - Parameter apps: Whose subjects are named, in their order.
+    /// - Returns: A statement of his transaction.
+    static func passBarrier(of apps: [String]) -> (String, [PostgresValue]) {
+        (
+            """
+            SELECT count(*) FROM (SELECT pg_advisory_xact_lock_shared(\(barrier("i.app")))
+                FROM unnest($1::text[]) AS i(app)) AS passed
+            """,
+            [.textArray(apps)]
+        )
+    }
+
+    /// Waits for those that passed the barrier of an app before its names were noted.
+    static func closeBarrier(of app: String, _ transaction: PostgresTransaction) async throws {
+        _ = try await transaction.execute(
+            "SELECT pg_advisory_xact_lock(\(barrier("$1::text")))",
+            [.text(app)]
+        )
+    }
+
+    private static func barrier(_ app: String) -> String {
+        "hashtextextended(current_schema() || ' erasures ' || \(app), 0)"
     }
 
     /// SQL of a name as it may be written down.

@@ -31,6 +31,9 @@ package struct Erasures: Sendable {
         unknown: Int? = nil
     ) async throws -> ErasureReceipt {
         let names = try await begin(subject, entry)
+        try await database.transaction { transaction in
+            try await ErasedNames.closeBarrier(of: subject.app, transaction)
+        }
         let until = try await ErasureNotes.begun(subject, in: database)
         return try await goOn(subject, names, until: until, entry, unknown: unknown)
     }

@@ -189,8 +189,9 @@ extension Erasures {
             SELECT d.push_id, d.installation_id, d.provider, d.environment, d.token, d.locale,
                 d.apns_topic, d.state, d.attempts, d.last_status, d.last_reason,
                 d.provider_message_id, d.template_values, d.badge, d.created_at, d.updated_at
-            FROM pushes p JOIN deliveries d ON d.day = (p.created_at AT TIME ZONE 'UTC')::date
-                AND d.push_id = p.id AND d.target = ANY ($2::text[])
+            FROM all_pushes p CROSS JOIN LATERAL (
+                SELECT * FROM all_deliveries d WHERE d.day = (p.created_at AT TIME ZONE 'UTC')::date
+                    AND d.push_id = p.id AND d.target = ANY ($2::text[]) OFFSET 0) d
             WHERE p.id = ANY ($1::uuid[]) ORDER BY d.created_at, d.push_id, d.target
             """,
             [.uuidArray(pushIDs.sorted()), .textArray(names.targets)]

@@ -53,6 +53,7 @@ enum SubjectRows {
     ) async throws {
         guard !pushIDs.isEmpty else { return }
         let pushIDs = pushIDs.sorted()
+        try await EventPushes.unpack(pushIDs, transaction)
         let locked = try await transaction.execute(
             """
             SELECT id, app, event_source, event_id, request, notes, status

@@ -72,7 +72,7 @@ enum SubjectSearch {
         let most = isSmall ? pushesOfPage : pushesOfPage / 4
         let rows = try await transaction.execute(
             """
-            SELECT id, created_at FROM pushes
+            SELECT id, created_at FROM all_pushes
             WHERE app = $1 AND (created_at, id) > ($2::timestamptz, $3::uuid)
                 AND ($5::timestamptz IS NULL OR coalesce(accepted_at, created_at) <= $5::timestamptz)
             ORDER BY created_at, id LIMIT $4
@@ -113,11 +113,11 @@ enum SubjectSearch {
                 EXISTS (SELECT FROM unnest($2::text[]) AS n(needle)
                     WHERE strpos(p.request, n.needle) > 0 OR strpos(p.event_id, n.needle) > 0
                         OR strpos(p.notes, n.needle) > 0) AS is_named,
-                EXISTS (SELECT FROM deliveries d WHERE d.day = p.day AND d.push_id = p.id
+                EXISTS (SELECT FROM all_deliveries d WHERE d.day = p.day AND d.push_id = p.id
                     AND d.target = ANY ($3::text[])) AS is_delivered
             FROM (SELECT id, (created_at AT TIME ZONE 'UTC')::date AS day,
                     request::text AS request, event_id, notes::text AS notes
-                FROM pushes WHERE id = ANY ($1::uuid[]) OFFSET 0) p) f
+                FROM all_pushes WHERE id = ANY ($1::uuid[]) OFFSET 0) p) f
         WHERE is_named OR is_delivered
         """
 
@@ -133,7 +133,7 @@ enum SubjectSearch {
             let rows = try await transaction.execute(
                 """
                 SELECT id, request::text || ' ' || event_id || ' ' || notes::text AS words
-                FROM pushes WHERE id = ANY ($1::uuid[])
+                FROM all_pushes WHERE id = ANY ($1::uuid[])
                 """,
                 [.uuidArray(part)]
             ).rows
@@ -160,7 +160,7 @@ enum SubjectSearch {
                         """
                         SELECT p.id FROM (SELECT id, targeted,
                                 (created_at AT TIME ZONE 'UTC')::date AS day
-                            FROM pushes WHERE id = ANY ($1::uuid[])) p
+                            FROM all_pushes WHERE id = ANY ($1::uuid[])) p
                         WHERE \(condition)
                         """,
                         [.uuidArray(ids), .textArray(part), .integer(targets.count)]
@@ -171,7 +171,7 @@ enum SubjectSearch {
             for row in rows { found.insert(try row.uuid("id")) }
         }
         let small = try await transaction.execute(
-            "SELECT id, targeted FROM pushes WHERE id = ANY ($1::uuid[]) AND targeted <= $2",
+            "SELECT id, targeted FROM all_pushes WHERE id = ANY ($1::uuid[]) AND targeted <= $2",
             [.uuidArray(ids), .integer(targets.count)]
         ).rows
         var (part, deliveries): ([String], Int) = ([], 0)
@@ -181,7 +181,7 @@ enum SubjectSearch {
             guard deliveries >= deliveriesAtOnce || index == small.count - 1 else { continue }
             try await ask(
                 """
-                p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM deliveries d
+                p.targeted <= $3 AND EXISTS (SELECT FROM (SELECT target FROM all_deliveries d
                     WHERE d.day = p.day AND d.push_id = p.id OFFSET 0) t
                     WHERE t.target = ANY ($2::text[]))
                 """,
@@ -193,7 +193,7 @@ enum SubjectSearch {
         for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
             try await ask(
                 """
-                p.targeted > $3 AND EXISTS (SELECT FROM deliveries d
+                p.targeted > $3 AND EXISTS (SELECT FROM all_deliveries d
                     WHERE d.day = p.day AND d.push_id = p.id AND d.target = ANY ($2::text[]))
                 """,
                 Array(targets.dropFirst(start).prefix(namesAtOnce)),

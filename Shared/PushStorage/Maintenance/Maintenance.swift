@@ -39,8 +39,6 @@ package struct MaintenanceReport: Sendable, Equatable {
 package struct Maintenance: Sendable {
     let database: Database
 
-    /// Days that have their partition before they come.
-    private static let daysAhead = 3
     private static let batch = 1000
 
     /// What clocks may differ by, of two machines that both know what day it is.
@@ -75,13 +73,7 @@ package struct Maintenance: Sendable {
         batches: Int = 20
     ) async throws -> MaintenanceReport {
         var report = MaintenanceReport()
-        for offset in -1...Self.daysAhead {
-            let day = now.adding(milliseconds: Int64(offset) * 86_400_000)
-            if try await createPartition(for: day) { report.partitionsCreated += 1 }
-        }
-        for name in try await oldPartitions(now: now, retention) {
-            if try await dropPartition(name) { report.partitionsDropped += 1 }
-        }
+        try await turnDays(now: now, retention, &report)
         _ = try await delete(
             """
             DELETE FROM deliveries_default WHERE (day, push_id, target) IN (
@@ -94,6 +86,17 @@ package struct Maintenance: Sendable {
             batches
         )
         _ = try await expireHubInstallations(now: now, batches: batches)
+        _ = try await delete(
+            """
+            DELETE FROM event_pushes_default WHERE (id, day) IN (
+                SELECT id, day FROM event_pushes_default
+                WHERE day < ($1::timestamptz AT TIME ZONE 'UTC')::date
+                ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: .seconds(Int64(DayTable.eventPushes.days(retention)) * 86_400),
+            now,
+            batches
+        )
         report.eventKeysDeleted = try await delete(
             """
             DELETE FROM event_keys WHERE (app, source, id) IN (
@@ -111,7 +114,8 @@ package struct Maintenance: Sendable {
                 WHERE created_at < $1 AND status IN \(PushStatus.sql(where: \.isFinal))
                 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
             """,
-            olderThan: retention.pushes,
+            // An event is known by its push.
+            olderThan: max(retention.pushes, retention.eventKeys),
             now,
             batches
         )
@@ -152,72 +156,6 @@ package struct Maintenance: Sendable {
         return report
     }
 
-    /// - Returns: Whether this call made it.
-    private func createPartition(for time: Instant) async throws -> Bool {
-        let day = time.day
-        let next = time.adding(milliseconds: 86_400_000).day
-        let name = "deliveries_" + day.split(separator: "-").joined()
-        return try await locked { transaction in
-            let known = try await transaction.execute(
-                "SELECT to_regclass($1) IS NOT NULL AS known",
-                [.text(name)]
-            )
-            guard try known.first?.boolean("known") != true else { return false }
-            // A day that has rows in the default partition stays there: moving them would lock
-            // what is being sent.
-            let strays = try await transaction.execute(
-                "SELECT EXISTS (SELECT FROM deliveries_default WHERE day = $1) AS strays",
-                [.text(day)]
-            )
-            guard try strays.first?.boolean("strays") != true else { return false }
-            for statement in [
-                "CREATE TABLE \(name) (LIKE deliveries INCLUDING ALL)",
-                """
-                ALTER TABLE deliveries ATTACH PARTITION \(name)
-                    FOR VALUES FROM ('\(day)') TO ('\(next)')
-                """,
-            ] {
-                try await transaction.script(statement)
-            }
-            return true
-        } ?? false
-    }
-
-    private func oldPartitions(now: Instant, _ retention: Retention) async throws -> [String] {
-        let limit = now.adding(milliseconds: -Int64(retention.deliveryDays) * 86_400_000)
-        let oldest = "deliveries_" + limit.day.split(separator: "-").joined()
-        return try await database.execute(
-            """
-            SELECT c.relname::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-            WHERE i.inhparent = 'deliveries'::regclass AND c.relname ~ '^deliveries_[0-9]{8}$'
-                AND c.relname::text < $1 ORDER BY 1
-            """,
-            [.text(oldest)]
-        ).rows.map { try $0.text("name") }
-    }
-
-    /// A partition that still has something pending stays until that is settled, for the books.
-    private func dropPartition(_ name: String) async throws -> Bool {
-        try await locked { transaction in
-            let known = try await transaction.execute(
-                "SELECT to_regclass($1) IS NOT NULL AS known",
-                [.text(name)]
-            )
-            guard try known.first?.boolean("known") == true else { return false }
-            let open = try await transaction.execute(
-                """
-                SELECT EXISTS (SELECT FROM \(quotedIdentifier(name)) WHERE state = \(DeliveryState.pending.sql))
-                    OR EXISTS (SELECT FROM shards
-                        WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD')) AS open
-                """,
-                [.text(name)]
-            )
-            guard try open.first?.boolean("open") != true else { return false }
-            try await transaction.script("DROP TABLE \(quotedIdentifier(name))")
-            return true
-        } ?? false
-    }
-
     private func delete(
         _ sql: String,
         olderThan age: Duration,
@@ -239,7 +177,7 @@ package struct Maintenance: Sendable {
 
     /// Runs what only one replica may do at a time; `nil` where another is at it, or where the
     /// tables are too busy just now: the next round tries again.
-    private func locked<Value: Sendable>(
+    func locked<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value? {
         do {

@@ -76,6 +76,15 @@ enum DirectRows {
     private static func byInstallationSQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(columns), last_reason)
+        \(byInstallation(times))
+        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
+        """
+    }
+
+    /// The rows themselves, for `columns` and `last_reason`. `$1` to `$4`: the pushes, the names, the
+    /// owner, and what the pushes have placeholders for.
+    static func byInstallation(_ times: RowTimes) -> String {
+        """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
             CASE WHEN i.reachable THEN NULL
                 WHEN i.valid THEN 'the installation has no device token'
@@ -95,20 +104,26 @@ enum DirectRows {
                 WHERE m.app = p.app AND m.installation_id = w.name) n) i
         WHERE i.provider IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
-        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
         """
     }
 
     private static func byIdentitySQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(columns))
+        \(byIdentity(times))
+        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
+        """
+    }
+
+    /// The rows themselves, for `columns`.
+    static func byIdentity(_ times: RowTimes) -> String {
+        """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint
         FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
         JOIN pushes p ON p.id = w.push_id
         JOIN installations i ON i.app = p.app AND i.identity = w.name
         WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
-        ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
         """
     }
 
@@ -120,31 +135,43 @@ enum DirectRows {
         zones: ZoneTimes?,
         spread: Int? = nil
     ) -> (sql: String, parameters: [PostgresValue]) {
-        var parameters: [PostgresValue] = [
-            .uuidArray(tokens.map(\.pushID)),
-            .textArray(tokens.map(\.token.platform.rawValue)),
-            .textArray(tokens.map(\.token.token)),
-            .textArray(tokens.map(\.token.environment.rawValue)), .optional(integer: owner),
-        ]
+        var parameters = Self.parameters(of: tokens, owner: owner)
         var times = RowTimes(zones, zone: "NULL::text", &parameters)
         if let spread {
             times.lay(over: spread, at: "(w.place - 1)::float8 / \(tokens.count)", &parameters)
         }
         let sql = """
             INSERT INTO deliveries AS d (\(columns))
-            SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
-                (p.created_at AT TIME ZONE 'UTC')::date, p.id,
-                encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL, w.provider,
-                CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
-                    ELSE p.environment END,
-                w.environment <> '', w.token, NULL, NULL, p.lane, \(times.expires),
-                \(times.due), \(times.begins), NULL::json, $5::bigint
-            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-                WITH ORDINALITY AS w(push_id, provider, token, environment, place)
-            JOIN pushes p ON p.id = w.push_id
-            ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
+            \(byToken(times))
             ON CONFLICT DO NOTHING RETURNING \(Delivery.qualified)
             """
         return (sql, parameters)
+    }
+
+    /// Those of `byToken`, the first five.
+    static func parameters(of tokens: [DirectAudience.Token], owner: Int?) -> [PostgresValue] {
+        [
+            .uuidArray(tokens.map(\.pushID)),
+            .textArray(tokens.map(\.token.platform.rawValue)),
+            .textArray(tokens.map(\.token.token)),
+            .textArray(tokens.map(\.token.environment.rawValue)), .optional(integer: owner),
+        ]
+    }
+
+    /// The rows of tokens, for `columns`.
+    static func byToken(_ times: RowTimes) -> String {
+        """
+        SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
+            (p.created_at AT TIME ZONE 'UTC')::date, p.id,
+            encode(sha256(convert_to(w.token, 'UTF8')), 'hex'), p.app, NULL::text, w.provider,
+            CASE WHEN w.environment <> '' OR w.provider <> 'apns' THEN w.environment
+                ELSE p.environment END,
+            w.environment <> '', w.token, NULL::text, NULL::text, p.lane, \(times.expires),
+            \(times.due), \(times.begins), NULL::json, $5::bigint
+        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+            WITH ORDINALITY AS w(push_id, provider, token, environment, place)
+        JOIN pushes p ON p.id = w.push_id
+        ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
+        """
     }
 }

@@ -47,6 +47,8 @@ package struct IntakeStore: Sendable {
             let members =
                 inPages ? nil : try await MemberCounts.count(of: pushes, transaction)
             let (now, later) = members?.firstPortion(of: pushes) ?? (pushes, [])
+            let (lock, ids) = PushLock.take(now.map(\.id))
+            _ = try await transaction.execute(lock, ids)
             let fresh = try await Self.insertKeys(now, transaction)
             var audience = DirectAudience(
                 fresh.filter { $0.releaseAt == nil },

@@ -35,9 +35,10 @@ struct MemberCounts {
 }
 
 extension MemberCounts {
-    /// Counts the devices behind the identities of pushes, each up to one beyond the limit.
+    /// Counts the devices behind the identities of pushes, each up to one beyond `most`.
     static func count(
         of pushes: [NewPush],
+        upTo most: Int = limit,
         _ transaction: PostgresTransaction
     ) async throws -> MemberCounts {
         var named: [(push: NewPush, identities: [String])] = []
@@ -63,7 +64,7 @@ extension MemberCounts {
             [
                 .uuidArray(named.map(\.push.id)), .textArray(named.map(\.push.app)),
                 .jsonArray(named.map { .array($0.identities.map(JSONValue.string)) }),
-                .integer(limit + 1),
+                .integer(most + 1),
             ]
         ).rows
         var counts: [String: Int] = [:]

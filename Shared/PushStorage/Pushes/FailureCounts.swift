@@ -79,18 +79,19 @@ struct FailureTally: Equatable {
     }
 
     /// As `FailureCounts.querySQL` reads it; `NULL` where nothing failed.
-    var parameter: PostgresValue {
-        guard !counts.isEmpty else { return .null }
-        return .json(
-            .array(
-                counts.map { key, count in
-                    [
-                        "provider": .string(key.provider.rawValue),
-                        "reason": .string(String(decoding: key.reason, as: UTF8.self)),
-                        "count": JSONValue(count),
-                    ]
-                }
-            )
+    var parameter: PostgresValue { .optional(json: json) }
+
+    /// The same as a push has them; `nil` where nothing failed.
+    var json: JSONValue? {
+        guard !counts.isEmpty else { return nil }
+        return .array(
+            counts.map { key, count in
+                [
+                    "provider": .string(key.provider.rawValue),
+                    "reason": .string(String(decoding: key.reason, as: UTF8.self)),
+                    "count": JSONValue(count),
+                ]
+            }
         )
     }
 }

@@ -61,6 +61,18 @@ enum PushBooks {
         finished_at = excluded.finished_at
         """
 
+    /// `SET` of an upsert: one that HTTP accepted was sent before it was written down, and all its figures
+    /// are new. One that was cancelled on its way stays so.
+    static let sentAtOnce = """
+        targeted = excluded.targeted, delivered = excluded.delivered, failed = excluded.failed,
+        expired = excluded.expired, suppressed = excluded.suppressed, in_doubt = excluded.in_doubt,
+        invalid_tokens = excluded.invalid_tokens, pending = excluded.pending,
+        failures = excluded.failures,
+        status = CASE WHEN pushes.status = \(PushStatus.cancelled.sql) THEN pushes.status
+            ELSE excluded.status END,
+        finished_at = coalesce(pushes.finished_at, excluded.finished_at)
+        """
+
     /// `SET` of an `UPDATE pushes p`: its audience is fixed, and its day is today.
     static let released = """
         status = \(PushStatus.planning.sql), accepted_at = p.created_at,

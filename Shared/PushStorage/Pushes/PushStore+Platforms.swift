@@ -50,9 +50,10 @@ extension PushStore {
         // A push that waited for its time has its deliveries on the day of its release.
         let sql = """
             SELECT p.id, d.provider, d.state = $2 AS delivered, count(*) AS count
-            FROM pushes p JOIN deliveries d
-                ON d.push_id = p.id AND d.day = (p.created_at AT TIME ZONE 'UTC')::date
-            WHERE p.id = ANY ($1::uuid[]) AND d.state <> $3
+            FROM all_pushes p CROSS JOIN LATERAL (
+                SELECT d.provider, d.state FROM all_deliveries d WHERE d.push_id = p.id
+                    AND d.day = (p.created_at AT TIME ZONE 'UTC')::date AND d.state <> $3 OFFSET 0) d
+            WHERE p.id = ANY ($1::uuid[])
             GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
             """
         let parameters: [PostgresValue] = [

@@ -19,7 +19,7 @@ extension PushStore {
                 WHEN p.status IN \(PushStatus.sql { !$0.isFinal }) THEN 'in-queue'
                 WHEN p.status = \(PushStatus.failed.sql) THEN coalesce(p.error, 'failed')
                 ELSE p.status END AS status_text
-        FROM pushes p WHERE p.app = $1 AND p.hidden_at IS NULL
+        FROM all_pushes p WHERE p.app = $1 AND p.hidden_at IS NULL
         """
 
     private struct Selection {
@@ -82,7 +82,7 @@ extension PushStore {
     package func part(of ids: [String]) async throws -> ObjectPage<StoredPush> {
         try await PageBound.part(
             of: """
-                SELECT \(Self.columns) FROM pushes WHERE id = ANY ($1::uuid[])
+                SELECT \(Self.columns) FROM all_pushes WHERE id = ANY ($1::uuid[])
                 ORDER BY array_position($1::uuid[], id)
                 """,
             weight: Self.weight,
@@ -145,7 +145,7 @@ extension PushStore {
                     status, error, notes, lane, targeted, delivered, failed, expired, suppressed,
                     in_doubt, pending, invalid_tokens, confirmed, failures, expires_at,
                     release_at, schedule_id, accepted_at, created_at, updated_at, finished_at, hidden_at
-                FROM pushes
+                FROM all_pushes
                 WHERE app = $1 AND notes->>'notificationId' = $2 AND hidden_at IS NULL) pushes
             ORDER BY pushes.created_at DESC, id LIMIT 1000
             """,
@@ -157,13 +157,21 @@ extension PushStore {
     ///
     /// - Returns: How many there were.
     package func hide(app: String, ids: [String]) async throws -> Int {
-        try await database.execute(
-            """
-            UPDATE pushes SET hidden_at = now()
-            WHERE app = $1 AND id = ANY ($2::uuid[]) AND hidden_at IS NULL
-            """,
-            [.text(app), .uuidArray(Set(ids.filter(PushIdentity.isUUID)).sorted())]
-        ).affectedRows
+        let ids = Set(ids.filter(PushIdentity.isUUID)).sorted()
+        return try await database.transaction { transaction in
+            let own = try await transaction.execute(
+                "SELECT id FROM all_pushes WHERE app = $1 AND id = ANY ($2::uuid[])",
+                [.text(app), .uuidArray(ids)]
+            ).rows.map { try $0.uuid("id") }
+            try await EventPushes.unpack(own, transaction)
+            return try await transaction.execute(
+                """
+                UPDATE pushes SET hidden_at = now()
+                WHERE app = $1 AND id = ANY ($2::uuid[]) AND hidden_at IS NULL
+                """,
+                [.text(app), .uuidArray(own)]
+            ).affectedRows
+        }
     }
 
     /// Whether a client has hidden it.

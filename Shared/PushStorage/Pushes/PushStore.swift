@@ -200,7 +200,7 @@ package struct PushStore: Sendable {
 
     // What a shard counts beyond its rows: those that it has still to record, or that were cancelled.
     private static let withShards = """
-        FROM pushes p CROSS JOIN LATERAL (
+        FROM all_pushes p CROSS JOIN LATERAL (
             SELECT count(*) AS shards,
                 count(*) FILTER (WHERE s.finished) AS shards_finished,
                 coalesce(sum(s.expected), 0) AS shards_expected,
@@ -229,7 +229,7 @@ package struct PushStore: Sendable {
     package func find(beginning: String, limit: Int) async throws -> [StoredPush] {
         guard let range = PushIdentity.range(beginning: beginning) else { return [] }
         return try await database.execute(
-            "SELECT \(Self.columns) FROM pushes WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3",
+            "SELECT \(Self.columns) FROM all_pushes WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3",
             [.uuid(range.first), .uuid(range.last), .integer(limit)]
         ).rows.map(Self.push)
     }
@@ -238,7 +238,7 @@ package struct PushStore: Sendable {
     package func find(eventID: String, app: String? = nil) async throws -> [StoredPush] {
         try await database.execute(
             """
-            SELECT \(Self.columns) FROM pushes
+            SELECT \(Self.columns) FROM all_pushes
             WHERE event_id = $1 AND ($2::text IS NULL OR app = $2)
             ORDER BY created_at DESC LIMIT 100
             """,
@@ -250,8 +250,8 @@ package struct PushStore: Sendable {
     package func list(app: String, limit: Int = 100, skip: Int = 0) async throws -> [StoredPush] {
         try await database.execute(
             """
-            SELECT \(Self.columns) FROM pushes WHERE app = $1
-            ORDER BY pushes.created_at DESC, id LIMIT $2 OFFSET $3
+            SELECT \(Self.columns) FROM all_pushes p WHERE app = $1
+            ORDER BY p.created_at DESC, id LIMIT $2 OFFSET $3
             """,
             [.text(app), .integer(min(max(limit, 0), 1000)), .integer(max(skip, 0))]
         ).rows.map(Self.push)
@@ -260,7 +260,7 @@ package struct PushStore: Sendable {
     /// Those of the ids that there are: what a claimed delivery is rendered from.
     package func find(_ ids: Set<String>) async throws -> [String: StoredPush] {
         let rows = try await database.execute(
-            "SELECT \(Self.columns) FROM pushes WHERE id = ANY ($1::uuid[])",
+            "SELECT \(Self.columns) FROM all_pushes WHERE id = ANY ($1::uuid[])",
             [.uuidArray(ids.sorted())]
         ).rows
         return Dictionary(try rows.map(Self.push).map { ($0.id, $0) }) { first, _ in first }
@@ -306,7 +306,7 @@ package struct PushStore: Sendable {
                 SELECT count(*) AS rows,
                     count(*) FILTER (WHERE d.state = \(DeliveryState.pending.sql)) AS rows_pending,
                     \(DeliveryState.counts(by: "d.state", as: "rows_"))
-                FROM deliveries d WHERE d.push_id = p.id
+                FROM all_deliveries d WHERE d.push_id = p.id
                     AND d.day = (p.created_at AT TIME ZONE 'UTC')::date) AS counted
             WHERE p.id = $1
             """,

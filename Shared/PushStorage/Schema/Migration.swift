@@ -12,7 +12,7 @@ struct Migration: Sendable {
         .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
         .seventeenth, .eighteenth, .nineteenth, .twentieth, .twentyFirst,
         .twentySecond, .twentyThird,
-        .twentyFourth, .twentyFifth,
+        .twentyFourth, .twentyFifth, .twentySixth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -246,7 +246,7 @@ struct StoreTests {
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
-            #expect(reports.map(\.partitionsCreated).reduce(0, +) <= 5)
+            #expect(reports.map(\.partitionsCreated).reduce(0, +) <= 10)
             _ = try await database.maintenance.maintain(now: now)
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("old", ["tokens": [["platform": "fcm", "token": "t"]]])

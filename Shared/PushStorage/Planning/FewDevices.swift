@@ -1,0 +1,97 @@
+package import PushCore
+
+extension NewPush {
+    /// Devices of a push that is sent before it is written down.
+    package static let fewDevices = 16
+
+    /// Whether it names so few devices, one by one, and needs nothing prepared: then it is looked up, sent,
+    /// and written down as it ended (`FewDevicesStore`). What changes badges, waits for its time, keeps a
+    /// pace, narrows one selector by another or is only counted needs its rows first.
+    package var isForFewDevices: Bool {
+        guard releaseAt == nil, !request.isDryRun, request.pace == nil,
+            request.spreadMilliseconds == nil, request.notificationLabel == nil,
+            request.badgeChanges.isEmpty
+        else { return false }
+        switch request.audience {
+        case .topic: return false
+        case .tokens(let tokens): return tokens.count <= Self.fewDevices
+        case .installations(let selectors):
+            guard selectors.channels == nil, selectors.condition == nil, !selectors.exceptFCM,
+                selectors.configBelow == nil
+            else { return false }
+            switch (selectors.installations, selectors.identities) {
+            case (let names?, nil), (nil, let names?): return names.count <= Self.fewDevices
+            case (nil, nil), (.some, .some): return false
+            }
+        }
+    }
+
+    /// The names of devices and users that its request holds.
+    var names: [String] {
+        switch request.audience {
+        case .topic: []
+        case .tokens(let tokens): tokens.map(\.token)
+        case .installations(let selectors):
+            (selectors.installations ?? []) + (selectors.identities ?? [])
+        }
+    }
+}
+
+/// What was found of a push for few devices, before it is sent.
+package enum LookedUpPush: Sendable {
+    /// It is a push already, or was cancelled before it began.
+    case known
+    /// There are too many devices behind its identities: it is planned as rows.
+    case many
+    /// It is new. Its deliveries are nobody's rows yet.
+    ///
+    /// - Parameters:
+    ///   - deliveries: To the devices that can be sent to, or are told why not.
+    ///   - at: Postgres' time: what the age of the deliveries is counted from.
+    ///   - hasRow: Whether HTTP accepted it, so that its row is there.
+    case new(_ deliveries: [Delivery], at: Instant, hasRow: Bool)
+}
+
+/// How one delivery of such a push stands when the push is written down.
+package enum SentDelivery: Sendable {
+    case ended(Settlement)
+    /// Goes back, to be sent when it is due.
+    case postponed(attempts: Int, unanswered: Int, dueAt: Instant, status: Int?, reason: String?)
+    /// On its way: its row is the session's.
+    case open
+}
+
+/// A push for few devices, to be written down.
+package struct SentPush: Sendable {
+    package var push: NewPush
+    /// As it was looked up.
+    package var createdAt: Instant
+    package var hasRow: Bool
+    package var deliveries: [(delivery: Delivery, end: SentDelivery)]
+
+    package init(
+        push: NewPush,
+        createdAt: Instant,
+        hasRow: Bool,
+        deliveries: [(delivery: Delivery, end: SentDelivery)]
+    ) {
+        self.push = push
+        self.createdAt = createdAt
+        self.hasRow = hasRow
+        self.deliveries = deliveries
+    }
+
+    /// Whether it is one row: all has ended, and nobody knows it from before.
+    var isOneRow: Bool {
+        !hasRow
+            && deliveries.allSatisfy { if case .ended = $0.end { true } else { false } }
+    }
+}
+
+/// What became of pushes that were to be written down.
+package struct WrittenPushes: Sendable {
+    /// Those that are on the books by this.
+    package var ids: Set<String> = []
+    /// Those of subjects that were erased meanwhile: nothing of them is kept.
+    package var erased: Set<String> = []
+}

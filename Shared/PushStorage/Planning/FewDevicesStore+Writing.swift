@@ -1,0 +1,306 @@
+import JSON
+import Postgres
+import PushCore
+
+extension FewDevicesStore {
+    /// Writes pushes down as they ended: one row where all of one has ended and it came over Kafka, else the
+    /// rows that any push has. One transaction, behind the fence of the session. What is known by now is
+    /// left alone: the same event reached another replica at the same time, or the answer to an earlier
+    /// commit was lost.
+    ///
+    /// - Parameters:
+    ///   - session: Whose the deliveries become that are on their way.
+    ///   - pushes: Each once.
+    /// - Returns: What became of them.
+    /// - Throws: `StorageError`: of kind `sessionLost` nothing was written; `isOfTheValues` where Postgres
+    ///   will never take one of them.
+    package func write(session: Int, _ pushes: [SentPush]) async throws -> WrittenPushes {
+        let pushes = pushes.sorted { $0.push.id < $1.push.id }
+        guard !pushes.isEmpty else { return WrittenPushes() }
+        return try await database.transaction { transaction in
+            var written = WrittenPushes()
+            let ground = try await transaction.pipeline([
+                (IndexPlan.sql, []), (SessionStore.holdSQL, [.integer(session)]),
+                ErasedNames.passBarrier(of: Set(pushes.map(\.push.app)).sorted()),
+                PushLock.take(pushes.map(\.push.id)),
+                Self.erased(pushes),
+            ])
+            guard !ground[1].isEmpty else { throw StorageError.sessionLost }
+            for row in ground[4].rows { written.erased.insert(try row.uuid("push_id")) }
+            let kept = pushes.filter { !written.erased.contains($0.push.id) }
+            var statements: [(String, [PostgresValue])] = []
+            let (whole, rest) = (kept.filter(\.isOneRow), kept.filter { !$0.isOneRow })
+            if !whole.isEmpty { statements.append(Self.oneRow(whole)) }
+            if !rest.isEmpty { statements.append(Self.rows(rest, session)) }
+            guard !statements.isEmpty else { return written }
+            for result in try await transaction.pipeline(statements) {
+                for row in result.rows { written.ids.insert(try row.uuid("id")) }
+            }
+            let ids = written.ids
+            try await DeadToken.disable(
+                kept.filter { ids.contains($0.push.id) }.flatMap(\.deadTokens),
+                transaction
+            )
+            return written
+        }
+    }
+
+    /// Those that name somebody who was erased since they were looked up.
+    private static func erased(_ pushes: [SentPush]) -> (String, [PostgresValue]) {
+        var (ids, apps, names, times): ([String], [String], [String], [Int64]) = ([], [], [], [])
+        for push in pushes {
+            for name in TextSet(push.push.names + push.deliveries.map(\.delivery.target)) {
+                ids.append(push.push.id)
+                apps.append(push.push.app)
+                names.append(name)
+                times.append(push.createdAt.microseconds)
+            }
+        }
+        return (
+            """
+            SELECT DISTINCT i.push_id
+            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[])
+                AS i(push_id, app, name, at)
+            JOIN erased_names e ON e.app = i.app AND e.digest = \(ErasedNames.digest("i.app", "i.name"))
+                AND e.at > i.at - \(ErasedNames.clockDifference)
+            WHERE EXISTS (SELECT FROM erased_names)
+            """,
+            [
+                .uuidArray(ids), .textArray(apps), .textArray(names), .timestampArray(times),
+            ]
+        )
+    }
+
+    private static func oneRow(_ pushes: [SentPush]) -> (String, [PostgresValue]) {
+        let ends = pushes.map { SentEnds($0) }
+        func counts(_ outcome: Outcome) -> PostgresValue {
+            .integerArray(ends.map { $0.counts[outcome] ?? 0 })
+        }
+        return (
+            """
+            INSERT INTO event_pushes (id, day, app, event_source, event_id, request, notes, is_sandbox,
+                delivered, failed, expired, suppressed, in_doubt, invalid_tokens, deliveries, failures,
+                expires_at, created_at, finished_at)
+            SELECT i.id, (i.created_at AT TIME ZONE 'UTC')::date, i.app, i.source, i.event_id, i.request,
+                i.notes, i.is_sandbox, i.delivered, i.failed, i.expired, i.suppressed, i.in_doubt,
+                i.invalid_tokens, i.deliveries, i.failures, i.expires_at, i.created_at,
+                date_trunc('milliseconds', now())
+            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
+                $7::boolean[], $8::smallint[], $9::smallint[], $10::smallint[], $11::smallint[],
+                $12::smallint[], $13::smallint[], $14::jsonb[], $15::jsonb[], $16::timestamptz[],
+                $17::timestamptz[])
+                AS i(id, app, source, event_id, request, notes, is_sandbox, delivered, failed, expired,
+                    suppressed, in_doubt, invalid_tokens, deliveries, failures, expires_at, created_at)
+            WHERE NOT EXISTS (SELECT FROM event_pushes e WHERE e.id = i.id)
+                AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id)
+            RETURNING id
+            """,
+            identity(pushes) + [
+                .jsonArray(pushes.map { $0.push.notes.isEmpty ? nil : .object($0.push.notes) }),
+                .booleanArray(pushes.map { $0.push.request.environment == .sandbox }),
+                counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
+                counts(.inDoubt), .integerArray(ends.map(\.died)),
+                .jsonArray(pushes.map(\.packed)), .jsonArray(ends.map(\.failures.json)),
+                .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
+                .timestampArray(pushes.map(\.createdAt.microseconds)),
+            ]
+        )
+    }
+
+    /// `$1` to `$5`.
+    private static func identity(_ pushes: [SentPush]) -> [PostgresValue] {
+        [
+            .uuidArray(pushes.map(\.push.id)), .textArray(pushes.map(\.push.app)),
+            .textArray(pushes.map(\.push.eventSource)), .textArray(pushes.map(\.push.eventID)),
+            .jsonArray(pushes.map { .object($0.push.object) }),
+        ]
+    }
+
+    // One that was cancelled on its way stays cancelled; what is left of it is due at once, to be
+    // suppressed by whoever claims it.
+    private static func rows(_ pushes: [SentPush], _ session: Int) -> (String, [PostgresValue]) {
+        let ends = pushes.map { SentEnds($0) }
+        func counts(_ outcome: Outcome) -> PostgresValue {
+            .integerArray(ends.map { $0.counts[outcome] ?? 0 })
+        }
+        let all = pushes.flatMap { push in push.deliveries.map { SentRow($0.delivery, $0.end) } }
+        return (
+            """
+            WITH made AS (
+                INSERT INTO pushes (id, app, event_source, event_id, request, notes, lane, environment,
+                    expires_at, status, targeted, delivered, failed, expired, suppressed, in_doubt,
+                    invalid_tokens, pending, failures, planned_until, created_at, updated_at,
+                    finished_at)
+                SELECT i.id, i.app, i.source, i.event_id, i.request, coalesce(i.notes, '{}'), 0,
+                    i.environment, i.expires_at,
+                    CASE WHEN i.pending = 0 THEN \(PushStatus.done.sql) ELSE \(PushStatus.sending.sql) END,
+                    i.delivered + i.failed + i.expired + i.suppressed + i.in_doubt + i.pending,
+                    i.delivered, i.failed, i.expired, i.suppressed, i.in_doubt, i.invalid_tokens,
+                    i.pending, i.failures, i.created_at, i.created_at, now(),
+                    CASE WHEN i.pending = 0 THEN now() END
+                FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
+                    $7::text[], $8::timestamptz[], $9::bigint[], $10::bigint[], $11::bigint[],
+                    $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::jsonb[],
+                    $17::timestamptz[])
+                    AS i(id, app, source, event_id, request, notes, environment, expires_at, delivered,
+                        failed, expired, suppressed, in_doubt, invalid_tokens, pending, failures,
+                        created_at)
+                WHERE NOT EXISTS (SELECT FROM event_pushes e WHERE e.id = i.id)
+                ON CONFLICT (id) DO UPDATE SET \(PushBooks.sentAtOnce), planned_until = now(),
+                    created_at = excluded.created_at, accepted_at = pushes.created_at,
+                    updated_at = now()
+                WHERE pushes.planned_until IS NULL
+                    AND pushes.status IN (\(PushStatus.queued.sql), \(PushStatus.cancelled.sql))
+                RETURNING id, status
+            ), ended AS (
+                INSERT INTO deliveries (day, push_id, target, app, installation_id, provider,
+                    environment, environment_explicit, token, locale, apns_topic, lane, expires_at,
+                    created_at, template_values, state, attempts, unanswered, last_status,
+                    last_reason, provider_message_id, due_at, owner)
+                SELECT d.day, d.push_id, d.target, d.app, d.installation_id, d.provider,
+                    d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, 0,
+                    d.expires_at, d.created_at, d.template_values, d.state, d.attempts, d.unanswered,
+                    d.status, d.reason, d.message_id,
+                    CASE WHEN m.status = \(PushStatus.cancelled.sql) THEN now()
+                        ELSE coalesce(d.due_at, now()) END,
+                    CASE WHEN d.is_open THEN $40::bigint END
+                FROM unnest($18::date[], $19::uuid[], $20::text[], $21::text[], $22::text[],
+                    $23::text[], $24::text[], $25::boolean[], $26::text[], $27::text[], $28::text[],
+                    $29::timestamptz[], $30::timestamptz[], $31::json[], $32::smallint[],
+                    $33::integer[], $34::integer[], $35::integer[], $36::text[], $37::text[],
+                    $38::timestamptz[], $39::boolean[])
+                    AS d(day, push_id, target, app, installation_id, provider, environment,
+                        environment_explicit, token, locale, apns_topic, expires_at, created_at,
+                        template_values, state, attempts, unanswered, status, reason, message_id,
+                        due_at, is_open)
+                JOIN made m ON m.id = d.push_id
+            )
+            SELECT id FROM made
+            """,
+            identity(pushes) + [
+                .jsonArray(pushes.map { .object($0.push.notes) }),
+                .textArray(pushes.map(\.push.request.environment.rawValue)),
+                .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
+                counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
+                counts(.inDoubt), .integerArray(ends.map(\.died)),
+                .integerArray(ends.map(\.pending)), .jsonArray(ends.map(\.failures.json)),
+                .timestampArray(pushes.map(\.createdAt.microseconds)),
+                .textArray(all.map(\.delivery.key.day)), .uuidArray(all.map(\.delivery.pushID)),
+                .textArray(all.map(\.delivery.target)), .textArray(all.map(\.delivery.app)),
+                .textArray(all.map(\.delivery.installationID)),
+                .textArray(all.map(\.delivery.device.provider.rawValue)),
+                .textArray(all.map(\.delivery.device.environment.rawValue)),
+                .booleanArray(all.map(\.delivery.device.environmentIsExplicit)),
+                .textArray(all.map(\.delivery.device.token)),
+                .textArray(all.map(\.delivery.locale)), .textArray(all.map(\.delivery.apnsTopic)),
+                .timestampArray(all.map { $0.delivery.expiresAt?.microseconds }),
+                .timestampArray(all.map(\.delivery.createdAt.microseconds)),
+                .jsonArray(all.map { $0.delivery.values.map(JSONValue.object) }),
+                .integerArray(all.map(\.state.rawValue)), .integerArray(all.map(\.attempts)),
+                .integerArray(all.map(\.unanswered)), .integerArray(all.map(\.status)),
+                .textArray(all.map(\.reason)), .textArray(all.map(\.messageID)),
+                .timestampArray(all.map { $0.dueAt?.microseconds }),
+                .booleanArray(all.map(\.isOpen)), .integer(session),
+            ]
+        )
+    }
+}
+
+/// The figures of one push.
+private struct SentEnds {
+    private(set) var counts: [Outcome: Int] = [:]
+    private(set) var pending = 0
+    private(set) var died = 0
+    private(set) var failures = FailureTally()
+
+    init(_ push: SentPush) {
+        for (delivery, end) in push.deliveries {
+            guard case .ended(let settlement) = end else {
+                pending += 1
+                continue
+            }
+            counts[settlement.outcome, default: 0] += 1
+            if settlement.tokenDiedAt != nil { died += 1 }
+            if settlement.outcome == .failed {
+                failures.add(
+                    delivery.device.provider,
+                    reason: settlement.reason,
+                    status: settlement.status
+                )
+            }
+        }
+    }
+}
+
+extension SentPush {
+    /// As `event_pushes.deliveries` has them.
+    fileprivate var packed: JSONValue {
+        .array(
+            deliveries.map { delivery, end in
+                var object: JSONObject = [
+                    "t": .string(delivery.target), "p": .string(delivery.device.provider.rawValue),
+                ]
+                if delivery.installationID == nil { object["n"] = true }
+                let environment = delivery.device.environment.rawValue
+                if !environment.isEmpty { object["e"] = .string(environment) }
+                guard case .ended(let settlement) = end else { return .object(object) }
+                object["s"] = JSONValue(DeliveryState(settlement.outcome).rawValue)
+                if settlement.attempts != 1 { object["a"] = JSONValue(settlement.attempts) }
+                if let status = settlement.status { object["c"] = JSONValue(status) }
+                if let reason = settlement.reason { object["r"] = .string(reason) }
+                if let id = settlement.providerMessageID { object["m"] = .string(id) }
+                return .object(object)
+            }
+        )
+    }
+
+    fileprivate var deadTokens: [DeadToken] {
+        deliveries.compactMap { delivery, end in
+            guard case .ended(let settlement) = end, let diedAt = settlement.tokenDiedAt else {
+                return nil
+            }
+            return DeadToken(
+                app: delivery.app,
+                device: delivery.device,
+                diedAt: diedAt,
+                reason: settlement.reason
+            )
+        }
+    }
+}
+
+/// One delivery as a row.
+private struct SentRow {
+    let delivery: Delivery
+    var state = DeliveryState.pending
+    var attempts = 0
+    var unanswered = 0
+    var status: Int?
+    var reason: String?
+    var messageID: String?
+    var dueAt: Instant?
+    var isOpen = false
+
+    init(_ delivery: Delivery, _ end: SentDelivery) {
+        self.delivery = delivery
+        switch end {
+        case .ended(let settlement):
+            state = DeliveryState(settlement.outcome)
+            attempts = settlement.attempts
+            unanswered = settlement.unanswered
+            status = settlement.status
+            reason = settlement.reason
+            messageID = settlement.providerMessageID
+        case .postponed(let attempts, let unanswered, let dueAt, let status, let reason):
+            self.attempts = attempts
+            self.unanswered = unanswered
+            self.dueAt = dueAt
+            self.status = status
+            self.reason = reason
+        case .open:
+            isOpen = true
+            // Why it is not to be sent at all, as long as nobody has said so.
+            reason = delivery.suppression
+        }
+    }
+}

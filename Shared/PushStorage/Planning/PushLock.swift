@@ -1,0 +1,33 @@
+import Postgres
+
+/// Locks of pushes by their ids, until a transaction ends.
+enum PushLock {
+    /// A statement that takes those of some pushes: whoever plans or writes the same one waits, and then
+    /// sees what was written.
+    static func take(_ ids: [String]) -> (String, [PostgresValue]) {
+        (
+            """
+            SELECT count(*) FROM (SELECT pg_advisory_xact_lock(i.key)
+                FROM unnest($1::bigint[]) AS i(key)) AS locked
+            """,
+            [.integerArray(Set(ids.map(key)).sorted())]
+        )
+    }
+
+    /// The first half of the id: of two that share it, one waits for the other.
+    static func key(of id: String) -> Int {
+        let digits = id.utf8.lazy.filter { $0 != UInt8(ascii: "-") }.prefix(16)
+        var key: UInt64 = 0
+        for digit in digits {
+            let value =
+                switch digit {
+                case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+                case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+                case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+                default: UInt8(0)
+                }
+            key = key << 4 | UInt64(value)
+        }
+        return Int(bitPattern: UInt(key))
+    }
+}
