@@ -263,7 +263,7 @@ let package = Package(
             "DispatcherTests",
             [
                 "Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore",
-                "EventLoop", "JSON",
+                "EventLoop", "Observability", "JSON",
             ]
         ),
         tests(

@@ -59,22 +59,67 @@ extension DeliveryEngine {
         isFirst: Bool
     ) {
         guard isCurrent(session) else { return }
-        let (now, time) = (Instant.now(), SteadyInstant.now().milliseconds)
-        var ready: [OwnedDelivery] = []
-        ready.reserveCapacity(deliveries.count)
-        for delivery in deliveries {
-            guard let context = contexts[delivery.pushID] else { continue }
-            let client = FlightBudget.Client(
+        begin(
+            deliveries.compactMap { delivery in
+                contexts[delivery.pushID].map {
+                    OwnedDelivery(
+                        delivery,
+                        context: $0,
+                        session: session,
+                        health: health(of: delivery)
+                    )
+                }
+            },
+            isFirst: isFirst
+        )
+    }
+
+    private func health(of delivery: Delivery) -> OwnedDelivery.Health {
+        healths.health(
+            of: FlightBudget.Client(
                 app: delivery.app,
                 provider: delivery.device.provider.rawValue
             )
-            var owned = OwnedDelivery(
-                delivery,
-                context: context,
-                session: session,
-                health: healths.health(of: client)
-            )
-            if isFirst, let wait = context.pace?.reserve(at: time) {
+        )
+    }
+
+    /// Sends events before they are rows, and keeps the promise of their room.
+    ///
+    /// - Parameters:
+    ///   - events: That are new, looked up, and in the lane; none of them is sent yet.
+    ///   - session: Under which they are to be written down.
+    ///   - room: What was promised for them.
+    func take(_ events: [LaneEvent], session: Int, room: Int) async {
+        let isLoaded =
+            isCurrent(session)
+            ? await loadCredentials(of: Set(events.map(\.push.app)), session: session) : false
+        flight.keepPromise(room)
+        guard isLoaded else { return self.events.drop(events) }
+        var deliveries: [OwnedDelivery] = []
+        for event in events where event.begin(session: session) {
+            for (place, delivery) in event.deliveries.enumerated() {
+                deliveries.append(
+                    OwnedDelivery(
+                        delivery,
+                        at: place,
+                        of: event,
+                        context: event.context,
+                        session: session,
+                        health: health(of: delivery)
+                    )
+                )
+            }
+        }
+        begin(deliveries, isFirst: false)
+    }
+
+    private func begin(_ deliveries: [OwnedDelivery], isFirst: Bool) {
+        let (now, time) = (Instant.now(), SteadyInstant.now().milliseconds)
+        var ready: [OwnedDelivery] = []
+        ready.reserveCapacity(deliveries.count)
+        for var owned in deliveries {
+            let client = owned.health.client
+            if isFirst, let wait = owned.context.pace?.reserve(at: time) {
                 finish(owned, .handBack(at: now.adding(milliseconds: wait)), now)
             } else if isStopping {
                 finish(owned, .handBack(at: now), now)
@@ -100,6 +145,7 @@ extension DeliveryEngine {
             case .finished(let decision, let answer):
                 finish(owned, decision, now, answer)
             case .send(let client, let notification):
+                owned.event?.reached(.rendered, at: .now)
                 groups[ObjectIdentifier(client), default: RowGroup(client, owned.use)]
                     .add(owned, notification)
             }
@@ -185,6 +231,8 @@ extension DeliveryEngine {
                 )
             }
         }
+        let handedOver = ContinuousClock.now
+        for owned in sent { owned.event?.reached(.handedOver, at: handedOver) }
     }
 
     /// One answer of a provider, or its absence.
@@ -199,6 +247,7 @@ extension DeliveryEngine {
         // Its row goes back with the session, uncounted.
         if session.hasEnded { return meters.inFlight.add(-1) }
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)
+        owned.event?.reached(.answered, at: .now)
         let end = judge.judge(
             answer,
             Tries(owned.delivery, expiresAt: judge.expiry(of: owned.delivery, owned.context)),

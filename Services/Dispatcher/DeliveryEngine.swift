@@ -60,6 +60,9 @@ actor DeliveryEngine: ServicePart {
     nonisolated let backlogs: RowBacklogs
     private nonisolated let inHand = WorkInHand()
     private nonisolated let recorder: RowRecorder
+    nonisolated let events: EventRecorder
+    /// Events that are sent and not written down, by the push that they become.
+    nonisolated let lane = EventLane()
     /// How long a stop waits for answers, from its first sign.
     private let drainLimit: Duration
     /// What is worked on beside the rows.
@@ -108,6 +111,16 @@ actor DeliveryEngine: ServicePart {
             loop: loop,
             log: log
         )
+        events = EventRecorder(
+            database: database,
+            announcer: announcer,
+            session: session,
+            inHand: inHand,
+            trouble: trouble,
+            meters: meters,
+            loop: loop,
+            log: log
+        )
         members = MemberSender(
             room: flight,
             session: session,
@@ -128,6 +141,11 @@ actor DeliveryEngine: ServicePart {
             self?.assumeIsolated { $0.finish(owned, .handBack(at: due), now) }
         }
         recorder.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
+        events.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
+        events.onRow = { [recorder] in recorder.add($0) }
+        events.onLost = { [weak self] session in
+            self?.assumeIsolated { $0.abandon(session: session) }
+        }
         members.onFreed = { [weak self] in self?.assumeIsolated { $0.roomAppeared() } }
     }
 
@@ -145,6 +163,7 @@ actor DeliveryEngine: ServicePart {
         guard self.session.lose(session) else { return }
         inHand.drop()
         for shard in shards { shard.drop() }
+        events.drop(lane.all)
         backlogs.dropAll()
         credentials.withdrawAll()
     }
@@ -213,17 +232,29 @@ actor DeliveryEngine: ServicePart {
         await withCheckedContinuation { flight.add($0, waitingFor: count, in: lane) }
     }
 
+    /// The same for a batch of events, whose room stays theirs until `flight.keepPromise`.
+    func promiseRoom(for count: Int) async {
+        if isStopping { return flight.promise(count) }
+        if flight.hasRoom(in: .direct, count: count) { return flight.promise(count) }
+        await withCheckedContinuation {
+            flight.add($0, waitingFor: count, in: .direct, isPromised: true)
+        }
+    }
+
     /// Slots were given back: whoever waits for one looks again.
     private func roomAppeared() {
         flight.roomAppeared()
         for shard in shards { shard.roomAppeared() }
-        if isStopping, flight.budget.owned == 0, recorder.isIdle {
+        if isStopping, flight.budget.owned == 0, isIdle {
             drained?.resume()
             drained = nil
         }
     }
 
-    // MARK: Ends of rows
+    /// Nothing waits to be written down, and nothing is.
+    private var isIdle: Bool { recorder.isIdle && lane.isEmpty }
+
+    // MARK: Ends of deliveries
 
     func finish(
         _ owned: OwnedDelivery,
@@ -232,7 +263,9 @@ actor DeliveryEngine: ServicePart {
         _ answer: ProviderAnswer? = nil
     ) {
         if owned.slot == .direct { flight.budget.ended(owned.health.client) }
-        recorder.add(FinishedDelivery(owned: owned, decision: decision, answer: answer, at: now))
+        let finished = FinishedDelivery(owned: owned, decision: decision, answer: answer, at: now)
+        if let event = owned.event, event.takes(finished, at: owned.place) { return }
+        recorder.add(finished)
     }
 
     /// What was written down, or belongs to somebody else now, is in nobody's way any more.
@@ -261,8 +294,11 @@ actor DeliveryEngine: ServicePart {
     func run() async throws {
         await loop.untilCancelled()
         prepareToStop()
-        defer { session.end() }
-        guard flight.budget.owned > 0 || !recorder.isIdle else { return }
+        defer {
+            session.end()
+            events.drop(lane.all)
+        }
+        guard flight.budget.owned > 0 || !isIdle else { return }
         let left = max(.zero, ContinuousClock.now.duration(to: stopsAt ?? .now))
         let limit = loop.schedule(after: left) {
             self.assumeIsolated { engine in

@@ -12,6 +12,10 @@ struct DeliveryMeters: Sendable {
     let shardsHeld: Gauge
     let checkpoints: Counter
     let membersSent: Counter
+    let eventsPlanned: Counter
+    let eventsKnown: Counter
+    private let eventsErased: Counter
+    let stages: EventStages
     private let platforms: [PlatformMeters]
 
     private struct PlatformMeters {
@@ -35,6 +39,10 @@ struct DeliveryMeters: Sendable {
         shardsHeld = metrics.gauge(.pushShardsHeld)
         checkpoints = metrics.counter(.pushCheckpoints)
         membersSent = metrics.counter(.pushMembersSent)
+        eventsPlanned = metrics.counter(.pushEvents, ["result": "planned"])
+        eventsKnown = metrics.counter(.pushEvents, ["result": "repeated"])
+        eventsErased = metrics.counter(.pushEvents, ["result": "erased"])
+        stages = EventStages(metrics)
         platforms = Platform.allCases.map { platform in
             PlatformMeters(
                 attempts: Self.answers.map { answer in
@@ -61,6 +69,17 @@ struct DeliveryMeters: Sendable {
         inFlight.add(-1)
         platforms[platform.ordinal].attempts[outcome.ordinal].add()
         platforms[platform.ordinal].duration.observe(duration)
+    }
+
+    /// An event of the lane is on the books, or was another's, or names somebody who was erased.
+    func written(isNew: Bool, isErased: Bool) {
+        if isErased {
+            eventsErased.add()
+        } else if isNew {
+            eventsPlanned.add()
+        } else {
+            eventsKnown.add()
+        }
     }
 
     func settled(_ decision: RecordedDecision, at platform: Platform) {

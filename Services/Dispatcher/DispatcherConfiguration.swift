@@ -18,6 +18,7 @@ struct DispatcherConfiguration: Sendable {
     var inFlight: Int
     var shards: Int
     var checkpointEvery: Int
+    var hold: Duration
     var shutdownGrace: Duration
     var idempotencyRetention: Duration
     var deliveryRetention: Duration
@@ -35,6 +36,7 @@ struct DispatcherConfiguration: Sendable {
         inFlight = try reader.value(of: Variable.inFlight)
         shards = try reader.value(of: Variable.shards)
         checkpointEvery = try reader.value(of: Variable.checkpointEvery)
+        hold = try reader.value(of: Variable.hold)
         shutdownGrace = try reader.value(of: ServiceVariable.shutdownGrace)
         idempotencyRetention = try reader.value(of: Variable.idempotencyRetention)
         deliveryRetention = try reader.value(of: Variable.deliveryRetention)
@@ -91,6 +93,13 @@ struct DispatcherConfiguration: Sendable {
             "deliveries of a shard between two checkpoints; fewer cost more transactions, more cost"
                 + " memory and repeat more after a crash"
         )
+        static let hold = Setting<Duration>(
+            "DISPATCH_HOLD",
+            in: .milliseconds(10) ... .seconds(10),
+            default: .milliseconds(500),
+            "how long an event for few devices waits for its answers before it is written down as rows;"
+                + " shorter costs Postgres more, longer shows slow pushes later"
+        )
         static let idempotencyRetention = Setting<Duration>(
             "IDEMPOTENCY_RETENTION",
             in: .seconds(60)...day * 3650,
@@ -124,7 +133,7 @@ struct DispatcherConfiguration: Sendable {
         )
 
         static let all: [SettingEntry] = [
-            groupID.entry, inFlight.entry, shards.entry, checkpointEvery.entry,
+            groupID.entry, inFlight.entry, shards.entry, checkpointEvery.entry, hold.entry,
             idempotencyRetention.entry, deliveryRetention.entry, pushRetention.entry,
             auditRetention.entry, isMPNSEnabled.entry,
         ]

@@ -44,7 +44,9 @@ struct DispatcherGround {
             log: runtime.log,
             metrics: runtime.metrics
         )
-        providers = try ProviderDirectory(configuration.providers, on: loop, log: runtime.log)
+        var providers = configuration.providers
+        providers.streamWaits = EventStages(runtime.metrics)[.onTheWire]
+        self.providers = try ProviderDirectory(providers, on: loop, log: runtime.log)
     }
 
     /// What the deliveries are written to: they end before it.

@@ -20,6 +20,7 @@ struct DispatcherWork {
         runtime: ServiceRuntime
     ) {
         let database = ground.database
+        engine.events.onOpen = { contexts.remember($0) }
         session = SessionKeeper(
             sessions: ground.sessions.sessions,
             engine: engine,
@@ -77,6 +78,7 @@ struct DispatcherWork {
             contexts: contexts,
             engine: engine,
             topics: configuration.topics,
+            hold: configuration.hold,
             runtime: runtime
         ) { bells.ringForPlanning() }
     }

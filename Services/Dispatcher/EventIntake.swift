@@ -11,12 +11,13 @@ import ServiceKit
 /// Turns the records of `push.requests`, and of `PUSH_RC`, into pushes.
 ///
 /// Authority: what lies between a record read and its offset finished. A batch is finished only when
-/// each of its records is a row in Postgres or a dead letter that Kafka has acknowledged (promise
-/// 2). What a record says never stops it; what a dependency does is waited out, with the batch in
-/// hand and the consumer's bound as the limit of what is held.
+/// each of its records is on the books or a dead letter that Kafka has acknowledged (promise 2). Events
+/// for few devices go through the lane: looked up, sent, written down as they ended; all others are
+/// planned as rows first. What a record says never stops it; what a dependency does is waited out, with
+/// the batch in hand and the consumer's bound as the limit of what is held.
 ///
 /// Shutdown: ends with the consumer, which stands after it and stops first. A batch that cannot be
-/// planned then is left unfinished, and read again by whoever is there.
+/// planned or written down then is left unfinished, and read again by whoever is there.
 actor EventIntake: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -30,20 +31,23 @@ actor EventIntake: ServicePart {
         trouble.reason ?? deadLetters.notReadyReason()
     }
 
-    /// Batches that are planned at once: while one is written to the disk another is read.
-    private static let readers = 2
+    /// Batches that are in hand at once: those of the lane wait for their providers.
+    private static let readers = 64
+    /// Of them, those that are planned at once: while one is written to the disk another is read.
+    private static let planners = 2
     private static let cannotPlan = "events cannot be planned"
 
     private let consumer: KafkaConsumer
-    private let database: PushDatabase
+    let database: PushDatabase
     private let credentials: CredentialDirectory
     private let contexts: PushContexts
-    private let engine: DeliveryEngine
+    let engine: DeliveryEngine
     private let topics: KafkaTopics
-    private let log: Log
-    private let planned: Counter
-    private let known: Counter
-    private let plannedDeliveries: Counter
+    let log: Log
+    private let gate = PlannerGate(planners)
+    /// `DISPATCH_HOLD`.
+    let hold: Duration
+    let plannedDeliveries: Counter
     private let onPlanning: @Sendable () -> Void
 
     init(
@@ -54,6 +58,7 @@ actor EventIntake: ServicePart {
         contexts: PushContexts,
         engine: DeliveryEngine,
         topics: KafkaTopics,
+        hold: Duration,
         runtime: ServiceRuntime,
         onPlanning: @escaping @Sendable () -> Void
     ) {
@@ -64,6 +69,7 @@ actor EventIntake: ServicePart {
         self.contexts = contexts
         self.engine = engine
         self.topics = topics
+        self.hold = hold
         self.onPlanning = onPlanning
         log = runtime.log
         deadLetters = DeadLetterWriter(
@@ -73,8 +79,6 @@ actor EventIntake: ServicePart {
             log: runtime.log,
             metrics: runtime.metrics
         )
-        planned = runtime.metrics.counter(.pushEvents, ["result": "planned"])
-        known = runtime.metrics.counter(.pushEvents, ["result": "repeated"])
         plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
     }
 
@@ -89,37 +93,105 @@ actor EventIntake: ServicePart {
 
     private func read() async throws {
         while let batch = try await consumer.next() {
-            await engine.waitForRoom(in: .direct, count: batch.records.count)
-            if await handle(batch.records) { await consumer.finished(batch) }
+            let fetchedAt = ContinuousClock.now
+            engine.meters.stages.fetched(
+                batch.records.lazy.map(\.timestampMilliseconds),
+                at: .now()
+            )
+            await engine.promiseRoom(for: batch.records.count)
+            if await handle(batch.records, fetchedAt: fetchedAt) { await consumer.finished(batch) }
         }
     }
 
+    /// Room was promised for as many as there are records.
+    ///
     /// - Returns: Whether all of it is durable. Only a stop makes it `false`.
-    private func handle(_ records: [KafkaRecord]) async -> Bool {
+    private func handle(
+        _ records: [KafkaRecord],
+        fetchedAt: ContinuousClock.Instant
+    ) async -> Bool {
         var batch = EventBatch(
             records.map(IncomingRecord.init),
             now: .now(),
             topics: topics,
             digest: sha256
         )
-        known.add(batch.repeats)
+        engine.meters.eventsKnown.add(batch.repeats)
         var pause = Pause()
         while true {
             do {
                 batch.keep(apps: try await credentials.known(among: batch.apps))
                 break
             } catch {
-                guard await holdBack(error, &pause) else { return false }
+                guard await holdBack(error, &pause) else {
+                    engine.flight.keepPromise(records.count)
+                    return false
+                }
             }
         }
-        for portion in EventBatch.portions(batch.usable, limit: engine.portion) {
-            guard let refused = await plan(portion) else { return false }
-            for (item, reason) in refused { batch.refuse(item, because: reason) }
-        }
+        guard
+            let refused = await bring(
+                batch.usable,
+                fetchedAt: fetchedAt,
+                room: records.count
+            )
+        else { return false }
+        for (item, reason) in refused { batch.refuse(item, because: reason) }
         let engine = engine
         return await deadLetters.write(batch.unusable.map { ($0.record, $0.reason) }) {
             await engine.isStopping
         }
+    }
+
+    /// Brings events onto the books, by the lane or as rows.
+    ///
+    /// - Returns: Those that Postgres will never take, with the reason; `nil` when a stop came first.
+    private func bring(
+        _ items: [EventBatch.Usable],
+        fetchedAt: ContinuousClock.Instant,
+        room: Int
+    ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
+        var (items, room) = (items, room)
+        var refused: [(EventBatch.Usable, DeadLetterReason)] = []
+        while true {
+            guard let entered = await enterLane(items, fetchedAt: fetchedAt, room: room),
+                let ofRows = await planAll(entered.rows)
+            else { return nil }
+            refused += ofRows
+            await entered.lane.untilOver()
+            entered.timer?.cancel()
+            items = []
+            var rows: [EventBatch.Usable] = []
+            for (item, end) in entered.lane.ends {
+                switch end {
+                case .written, .erased: break
+                case .known: engine.meters.eventsKnown.add()
+                case .rows: rows.append(item)
+                case .refused(let reason): refused.append((item, reason))
+                case .lost: items.append(item)
+                }
+            }
+            guard let late = await planAll(rows) else { return nil }
+            refused += late
+            if items.isEmpty { return refused }
+            guard !(await engine.isStopping) else { return nil }
+            room = items.count
+            await engine.promiseRoom(for: room)
+        }
+    }
+
+    private func planAll(
+        _ items: [EventBatch.Usable]
+    ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
+        guard !items.isEmpty else { return [] }
+        await gate.enter()
+        defer { gate.leave() }
+        var refused: [(EventBatch.Usable, DeadLetterReason)] = []
+        for portion in EventBatch.portions(items, limit: engine.portion) {
+            guard let ofPortion = await plan(portion) else { return nil }
+            refused += ofPortion
+        }
+        return refused
     }
 
     // MARK: Planning
@@ -135,11 +207,8 @@ actor EventIntake: ServicePart {
         var queue = PlanQueue(items)
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         var pause = Pause()
-        var isFirst = true
         while let portion = queue.next {
-            // For the first there is room: the batch waited for it.
-            if !isFirst { await engine.waitForRoom(in: .direct, count: portion.items.count) }
-            isFirst = false
+            await engine.waitForRoom(in: .direct, count: portion.items.count)
             guard let session = await engine.currentSession else {
                 guard !(await engine.isStopping) else { return nil }
                 await engine.waitForRoom(in: .direct, count: 1)
@@ -152,7 +221,7 @@ actor EventIntake: ServicePart {
                     portion.items.map { NewPush($0, acceptedAt: acceptedAt) },
                     inPages: portion.isInPages
                 )
-                trouble.clear(Self.cannotPlan)
+                isWell()
                 pause = Pause()
                 queue.planned { result.deferredPushIDs.contains($0.pushID) }
                 await handOn(result, of: portion.items, session: session)
@@ -182,8 +251,10 @@ actor EventIntake: ServicePart {
         of items: [EventBatch.Usable],
         session: Int
     ) async {
-        planned.add(result.newPushIDs.count)
-        known.add(items.count - result.newPushIDs.count - result.deferredPushIDs.count)
+        engine.meters.eventsPlanned.add(result.newPushIDs.count)
+        engine.meters.eventsKnown.add(
+            items.count - result.newPushIDs.count - result.deferredPushIDs.count
+        )
         plannedDeliveries.add(result.deliveries.count)
         var found: [String: PushContext] = [:]
         for item in items where result.newPushIDs.contains(item.pushID) {
@@ -199,10 +270,13 @@ actor EventIntake: ServicePart {
         await engine.take(result.deliveries, of: found, session: session, isFirst: true)
     }
 
+    /// What could not be done can be.
+    func isWell() { trouble.clear(Self.cannotPlan) }
+
     /// Waits out what is not the records' fault.
     ///
     /// - Returns: `false` when a stop came first.
-    private func holdBack(_ error: any Error, _ pause: inout Pause) async -> Bool {
+    func holdBack(_ error: any Error, _ pause: inout Pause) async -> Bool {
         if await engine.isStopping { return false }
         trouble.set(Self.cannotPlan)
         log.warning(
@@ -226,5 +300,31 @@ extension NewPush {
             expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt),
             releaseAt: item.event.request.releaseTime(acceptedAt: acceptedAt)
         )
+    }
+}
+
+/// How many batches are planned at once.
+///
+/// Confined to the loop.
+private final class PlannerGate: @unchecked Sendable {
+    private var free: Int
+    private var waiters: [CheckedContinuation<Void, Never>] = []
+
+    init(_ count: Int) { free = count }
+
+    nonisolated(nonsending) func enter() async {
+        if free > 0 {
+            free -= 1
+        } else {
+            await withCheckedContinuation { waiters.append($0) }
+        }
+    }
+
+    func leave() {
+        if waiters.isEmpty {
+            free += 1
+        } else {
+            waiters.removeFirst().resume()
+        }
     }
 }

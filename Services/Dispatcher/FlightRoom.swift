@@ -11,12 +11,17 @@ final class FlightRoom: @unchecked Sendable {
     private struct Waiter {
         let lane: Lane
         let count: Int
+        /// Keeps the room that it gets until `keepPromise`.
+        let isPromised: Bool
         let continuation: CheckedContinuation<Void, Never>
     }
 
     var budget: FlightBudget
     private let session: WorkSession
     private var waiters: [Waiter] = []
+    /// Slots for single devices that somebody was given and has not taken yet, as he looks up first whom
+    /// he sends to.
+    private var promised = 0
     /// Lanes whose sweeper found too little room.
     private var hungry: Set<Lane> = []
     /// Tells a lane's sweeper of more.
@@ -31,7 +36,12 @@ final class FlightRoom: @unchecked Sendable {
     }
 
     func room(in lane: Lane) -> Int {
-        session.isStopping ? 0 : budget.room(for: FlightBudget.Use(lane))
+        session.isStopping ? 0 : free(in: lane)
+    }
+
+    private func free(in lane: Lane) -> Int {
+        let room = budget.room(for: FlightBudget.Use(lane))
+        return lane == .direct ? max(0, room - promised) : room
     }
 
     /// Whether a claim is worth its round trip; if not, the lane's bell rings when it is.
@@ -46,7 +56,7 @@ final class FlightRoom: @unchecked Sendable {
 
     func hasRoom(in lane: Lane, count: Int) -> Bool {
         guard session.current != nil, !(lane == .direct && isPressed()) else { return false }
-        let room = budget.room(for: FlightBudget.Use(lane))
+        let room = free(in: lane)
         if room > 0, room >= count || room * 4 >= budget.total { return true }
         // Nobody waits for what slow providers have.
         return room * 4 >= max(1, budget.total - budget.heldByFew)
@@ -56,10 +66,19 @@ final class FlightRoom: @unchecked Sendable {
     func add(
         _ continuation: CheckedContinuation<Void, Never>,
         waitingFor count: Int,
-        in lane: Lane
+        in lane: Lane,
+        isPromised: Bool = false
     ) {
-        waiters.append(Waiter(lane: lane, count: count, continuation: continuation))
+        waiters.append(
+            Waiter(lane: lane, count: count, isPromised: isPromised, continuation: continuation)
+        )
     }
+
+    /// So many slots for single devices are somebody's who looks up first whom he sends to.
+    func promise(_ count: Int) { promised += count }
+
+    /// He takes them now, or does not need them.
+    func keepPromise(_ count: Int) { promised = max(0, promised - count) }
 
     /// Slots were given back: whoever waits for one looks again.
     func roomAppeared() {
@@ -77,6 +96,7 @@ final class FlightRoom: @unchecked Sendable {
         waiters = []
         for waiter in all {
             if session.isStopping || hasRoom(in: waiter.lane, count: waiter.count) {
+                if waiter.isPromised { promise(waiter.count) }
                 waiter.continuation.resume()
             } else {
                 waiters.append(waiter)

@@ -129,8 +129,14 @@ package final class HTTP2Pool: @unchecked Sendable {
     ) {
         assert(loop.isCurrent)
         now = milliseconds
-        let batch = RequestTable.Batch(requests.batch, of: owner, completion)
         let terms = requests.terms
+        let isMeasured = configuration.waits != nil && terms.first?.isUrgent == true
+        let batch = RequestTable.Batch(
+            requests.batch,
+            of: owner,
+            since: isMeasured ? .now : nil,
+            completion
+        )
         let number = table.enter(owner)
         for index in terms.indices {
             guard state == .open, table.count < configuration.maximumRequests else {
@@ -261,6 +267,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         do {
             let stream = try connection.session.submit(batch.requests, index, tag: number)
             table.started(number, connection: connection.number, stream: stream, at: now)
+            if let since = batch.since { configuration.waits?.observe(since.duration(to: .now)) }
         } catch {
             switch error {
             case .noStream:

@@ -1,3 +1,5 @@
+package import Observability
+
 /// What the connections of one `HTTP2Pool` have in common.
 package struct HTTP2PoolConfiguration: Sendable {
     /// An https URL without a path.
@@ -27,6 +29,8 @@ package struct HTTP2PoolConfiguration: Sendable {
     /// A connection that lets nothing through of what waits for it – its peer says no SETTINGS, allows
     /// no stream, opens no window – is replaced after this.
     package var stallTimeout: Duration
+    /// Hears how long urgent requests wait for a stream.
+    package var waits: Histogram?
     /// How exact deadlines are, and how often connections are looked at.
     var tick = Duration.milliseconds(50)
 

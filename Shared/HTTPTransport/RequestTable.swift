@@ -11,15 +11,19 @@ struct RequestTable {
     final class Batch {
         let requests: HTTP2.RequestBatch
         let owner: ObjectIdentifier?
+        /// Where it is measured how long its requests wait for a stream.
+        let since: ContinuousClock.Instant?
         private let completion: HTTP2Pool.Completion
 
         init(
             _ requests: HTTP2.RequestBatch,
             of owner: ObjectIdentifier?,
+            since: ContinuousClock.Instant?,
             _ completion: @escaping HTTP2Pool.Completion
         ) {
             self.requests = requests
             self.owner = owner
+            self.since = since
             self.completion = completion
         }
 

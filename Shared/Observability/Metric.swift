@@ -129,6 +129,12 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Event records read, by what became of them."
     )
+    package static let pushEventStages = Metric(
+        "push_event_stage_seconds",
+        .histogram,
+        "How long each stage of an event for few devices takes, after the one before; on_the_wire is the"
+            + " part of answered that a request waits for a stream."
+    )
     package static let pushesReleased = Metric(
         "push_schedules_released_total",
         .counter,

@@ -1,4 +1,5 @@
 internal import HTTPTransport
+package import Observability
 
 /// Where the providers are, and how they are reached.
 package struct ProviderConfiguration: Sendable {
@@ -32,6 +33,8 @@ package struct ProviderConfiguration: Sendable {
     /// provider is silent.
     package var requestTimeout: Duration = .seconds(20)
     package var connectTimeout: Duration = .seconds(10)
+    /// Hears how long requests for single devices wait for a stream of APNs or FCM.
+    package var streamWaits: Histogram?
     /// HTTP/2 connections of one APNs credential, and to FCM, at most. Each carries as many
     /// requests at once as the provider admits, 1000 at most.
     package var http2Connections = 8
@@ -84,7 +87,7 @@ package struct ProviderConfiguration: Sendable {
         certificate: HTTPTransportConfiguration.ClientCertificate? = nil,
         provesFirst: Bool = false
     ) throws -> HTTP2PoolConfiguration {
-        HTTP2PoolConfiguration(
+        var pool = HTTP2PoolConfiguration(
             origin: origin,
             transport: transport(
                 try HostPolicy(origin: origin),
@@ -95,6 +98,8 @@ package struct ProviderConfiguration: Sendable {
             maximumConnections: http2Connections,
             provesFirst: provesFirst
         )
+        pool.waits = streamWaits
+        return pool
     }
 
     func transport(

@@ -163,16 +163,23 @@ extension EndToEndTests {
             try await Stack.with { stack in
                 let (sick, well) = (try await stack.makeApp(), try await stack.makeApp())
                 let phone = String(repeating: "ab", count: 32)
-                let ill = event(sick, ["tokens": [["platform": "fcm", "token": "first"]]])
+                // With a label both are rows from the beginning.
+                let ill = event(
+                    sick,
+                    [
+                        "tokens": [["platform": "fcm", "token": "first"]], "notification_id": "ill",
+                    ]
+                )
                 let healthy = event(
                     well,
                     [
+                        "notification_id": "well",
                         "tokens": [
                             [
                                 "platform": "apns", "token": .string(phone),
                                 "environment": "production",
                             ]
-                        ]
+                        ],
                     ]
                 )
                 var dispatcher = try await stack.start("carillon-dispatcher")

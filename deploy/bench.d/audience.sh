@@ -48,6 +48,6 @@ where_dry_run() {
     broadcast "$app" "$id" '{}' '{"where": {"plan": 7}, "dry_run": true}'
     finished_push "$app" "$id" | jq -e '.status == "done"' >/dev/null || fail "the dry run failed"
     jq -n --argjson from "$(when_written "$since")" \
-        --argjson to "$(sql "SELECT extract(epoch FROM finished_at) * 1000 FROM pushes
+        --argjson to "$(sql "SELECT extract(epoch FROM finished_at) * 1000 FROM all_pushes
             WHERE event_id = '$id'")" '{ms: ($to - $from)}'
 }

@@ -61,7 +61,7 @@ our_broadcast() {
         >/dev/null || fail "not every installation was delivered to: $push"
     jq -n --argjson count "$count" --argjson requests "$requests" --argjson cpu "$cpu" \
         --argjson from "$(when_written "$since")" \
-        --argjson to "$(sql "SELECT extract(epoch FROM finished_at) * 1000 FROM pushes
+        --argjson to "$(sql "SELECT extract(epoch FROM finished_at) * 1000 FROM all_pushes
             WHERE event_id = '$id'")" \
         --argjson memory "$(peak_memory "${dispatcher_pid[broadcast]}")" '
         {per_second: ($count * 1000 / ($to - $from)), $memory, repeats: ($requests - $count)} + $cpu'

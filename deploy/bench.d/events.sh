@@ -53,8 +53,8 @@ our_events() {
     wait_until_settled $((before + count))
     cpu="$(cpu_since "$cpu" constant "$count")"
     jq -n --argjson count "$count" --argjson cpu "$cpu" --argjson written "$written" \
-        --argjson to "$(sql "SELECT extract(epoch FROM max(finished_at)) * 1e6 FROM pushes")" \
-        --argjson delivered "$(sql 'SELECT count(*) FROM deliveries WHERE state = 1')" '
+        --argjson to "$(sql "SELECT extract(epoch FROM max(finished_at)) * 1e6 FROM all_pushes")" \
+        --argjson delivered "$(sql 'SELECT count(*) FROM all_deliveries WHERE state = 1')" '
         if $delivered != $count then error("\($delivered) of \($count) events were delivered")
         else {per_second: ($count * 1e6 / ($to - $written.first))} + $cpu end'
 }
@@ -158,7 +158,7 @@ measure_beside_hanging() {
 # when_closed COMMAND…: runs it once no push is open.
 when_closed() {
     local deadline=$((SECONDS + 60))
-    until [[ "$(sql 'SELECT count(*) FROM pushes WHERE finished_at IS NULL')" == 0 ]]; do
+    until [[ "$(sql 'SELECT count(*) FROM all_pushes WHERE finished_at IS NULL')" == 0 ]]; do
         ((SECONDS < deadline)) || fail "pushes are still open"
         sleep 0.2
     done

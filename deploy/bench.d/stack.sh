@@ -97,13 +97,13 @@ size_name() {
 }
 
 # clear_books: every round finds the tables of pushes and deliveries empty.
-clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys CASCADE'; }
+clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys, event_pushes CASCADE'; }
 
 # ── Processes ───────────────────────────────────────────────────────────────────────────────────
 
 # start_apns NAME [KEEPALIVE [LOG]]: nginx on `nginx_port[NAME]`, with one worker, which answers every
 # notification alike, 1,000 at a time on a connection; with GOAWAY after so many requests. LOG gets
-# the path of each.
+# the path of each, with its apns-id and its collapse id.
 start_apns() {
     local name="$1" keepalive="${2:-100000000}" log="off" folder="$stack/nginx-$1"
     if [[ -n "${nginx_pid[$name]:-}" ]]; then return; fi
@@ -118,7 +118,7 @@ pid $folder/nginx.pid;
 error_log $folder/error.log;
 events { worker_connections 4096; }
 http {
-    log_format path \$uri;
+    log_format path '\$uri \$http_apns_id \$http_apns_collapse_id';
     access_log $log;
     keepalive_requests $keepalive;
     http2_max_concurrent_streams 1000;

@@ -46,8 +46,8 @@ scenario_config() {
         '.older == 0'
     wait_for "${dispatcher_pid[0]}" 30 are_known "$(jq .announced <<<"$verdict")" || true
     promise "each announced version is one push" "$(sql "SELECT (count(*) = $(jq .announced \
-        <<<"$verdict") AND count(DISTINCT event_id) = count(*))::int FROM pushes")"
-    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM pushes
+        <<<"$verdict") AND count(DISTINCT event_id) = count(*))::int FROM all_pushes")"
+    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM all_pushes
         WHERE targeted <> delivered + failed + expired + suppressed + in_doubt + pending")"
     for name in 0 1; do stop_service "${watcher_pid[$name]}"; done
     stop_dispatcher 0

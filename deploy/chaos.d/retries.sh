@@ -31,14 +31,14 @@ scenario_retries() {
     promise "which is less than a second" $((${late:-1000} < 1000))
     promise "each of them was delivered" "$(sql "SELECT (count(*) = $((rounds * period * rate)))::int
         FROM deliveries WHERE app = 'well' AND target LIKE 'more-%' AND state = 1")"
-    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM pushes
+    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM all_pushes
         WHERE targeted <> delivered + failed + expired + suppressed + in_doubt + pending")"
     stop_dispatcher 0
     stop_service "$sink_pid"
     clear_books
 }
 
-are_known() { [[ "$(sql 'SELECT count(*) FROM pushes')" == "$1" ]]; }
+are_known() { [[ "$(sql 'SELECT count(*) FROM all_pushes')" == "$1" ]]; }
 
 is_nothing_pending() {
     [[ "$(sql "SELECT count(*) FROM deliveries WHERE app = '$1' AND state = 0")" == 0 ]]
@@ -47,11 +47,14 @@ is_nothing_pending() {
 # owe APP PROVIDER ENVIRONMENT COUNT DUE: writes down so many more deliveries of an app's last push,
 # number n due at DUE.
 owe() {
-    sql "WITH push AS (
-            UPDATE pushes SET status = 'sending', finished_at = NULL,
-                targeted = targeted + $4, pending = pending + $4
-            WHERE id = (SELECT id FROM pushes WHERE app = '$1'
+    sql "WITH last AS (
+            DELETE FROM event_pushes WHERE id = (SELECT id FROM event_pushes WHERE app = '$1'
                 ORDER BY created_at DESC, id DESC LIMIT 1)
+            RETURNING *),
+        push AS (
+            INSERT INTO pushes (id, app, event_source, event_id, request, status, targeted, pending,
+                created_at)
+            SELECT id, app, event_source, event_id, request, 'sending', $4, $4, created_at FROM last
             RETURNING id, app, created_at)
         INSERT INTO deliveries (day, push_id, target, app, provider, environment, token, lane,
             attempts, due_at)

@@ -38,15 +38,15 @@ scenario_secure() {
             AND u.event_id = 'secure/' || p.id")"
     promise "nothing else is kept, and no push is without content" "$(sql "SELECT
         ((SELECT count(*) FROM secure_payloads WHERE app = '$app') = $posts
-            AND (SELECT count(*) FROM pushes WHERE app = '$app') = $posts)::int")"
+            AND (SELECT count(*) FROM all_pushes WHERE app = '$app') = $posts)::int")"
     promise "push.requests has one event for each, repeats of a record apart" \
         "$(cmp -s "$stack/events" "$stack/expected" && echo 1 || echo 0)"
     promise "each is confirmed once" "$(sql "SELECT (count(*) FILTER (WHERE confirmed = 1)
-        = $posts)::int FROM pushes WHERE app = '$app'")"
+        = $posts)::int FROM all_pushes WHERE app = '$app'")"
     wait_for "${dispatcher_pid[0]}" 60 secure_are_over || true
     promise "each rang the three devices" "$(sql "SELECT (sum(delivered) = 3 * $posts)::int
-        FROM pushes WHERE app = '$app'")"
-    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM pushes
+        FROM all_pushes WHERE app = '$app'")"
+    promise "the books of all pushes balance" "$(sql "SELECT (count(*) = 0)::int FROM all_pushes
         WHERE targeted <> delivered + failed + expired + suppressed + in_doubt + pending")"
     stop_service "$pid"
     stop_dispatcher 0
@@ -61,7 +61,7 @@ are_kept() {
 }
 
 secure_are_over() {
-    [[ "$(sql "SELECT count(*) FROM pushes WHERE app = '$app' AND (pending > 0 OR targeted = 0)")" \
+    [[ "$(sql "SELECT count(*) FROM all_pushes WHERE app = '$app' AND (pending > 0 OR targeted = 0)")" \
         == 0 ]]
 }
 

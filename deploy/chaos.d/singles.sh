@@ -2,6 +2,72 @@
 # Sourced by deploy/chaos.
 # shellcheck shell=bash
 
+# ── All that may be killed ──────────────────────────────────────────────────────────────────────
+
+scenario_singles() {
+    local app=singles kills=3 kill name start=$SECONDS
+    local -x DISPATCH_IN_FLIGHT=512
+    begin_singles "$app"
+    write_events "$app" singles 1500
+    for ((kill = 0; kill < kills; kill++)); do
+        name=$((kill % 2))
+        wait_for_singles $((events * (3 * kill + 1) / 11))
+        say "  kill -9 of dispatcher $name, at $(settled_singles) settled"
+        kill_dispatcher "$name"
+        start_dispatcher "$name" "$(apns_origin "$app")"
+        wait_for_singles $((events * (3 * kill + 2) / 11))
+        say "  kill -9 of Postgres, at $(settled_singles) settled"
+        kill_postgres
+        wait_for_singles $((events * (3 * kill + 3) / 11))
+        say "  kill -9 of the broker, at $(settled_singles) settled"
+        kill_broker
+    done
+    wait_for_singles $((events * 10 / 11))
+    say "  dispatcher 0 is stopped for 20 s, at $(settled_singles) settled"
+    kill -STOP "${dispatcher_pid[0]}"
+    sleep 20
+    kill -CONT "${dispatcher_pid[0]}"
+    # A kill of Postgres or of the broker may cost both dispatchers what they had in flight.
+    finish_singles "$app" $((DISPATCH_IN_FLIGHT * (kills + 2 * kills + 2 * kills + 1)))
+    say "  done after $((SECONDS - start)) s"
+    end_singles
+}
+
+# again PID NAME LOG [COMMAND…]: ends a process by kill -9 and starts it again as it was, behind COMMAND.
+again() {
+    local pid="$1" name="$2" log="$3"
+    shift 3
+    mapfile -d '' -t again_command <"/proc/$pid/cmdline"
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null || true
+    forget "$pid"
+    start "$name" "$log" "$@" "${again_command[@]}"
+}
+
+# Its other processes end by themselves, and until then it does not start.
+kill_postgres() {
+    local try as=()
+    if ((EUID == 0)); then as=(setpriv --reuid postgres --regid postgres --init-groups --); fi
+    again "$postgres_pid" postgres "$run_folder/postgres-again.log" ${as[@]+"${as[@]}"}
+    for ((try = 0; try < 60; try++)); do
+        postgres_pid=$started
+        if wait_for "$started" 60 answers_sql; then return; fi
+        forget "$started"
+        sleep 0.5
+        start postgres "$run_folder/postgres-again.log" ${as[@]+"${as[@]}"} "${again_command[@]}"
+    done
+    fail "Postgres did not start again: $(tail -n 5 "$run_folder/postgres-again.log")"
+}
+
+answers_sql() { sql 'SELECT 1' >"$stack/answer" 2>&1; }
+
+kill_broker() {
+    [[ -n "$broker_pid" ]] || return 0
+    again "$broker_pid" kafka "$run_folder/kafka-again.log"
+    broker_pid=$started
+    wait_for "$started" 60 kafka_answers "$KAFKA_BOOTSTRAP_SERVERS" || fail "the broker did not start again"
+}
+
 # ── A dispatcher that is stopped ────────────────────────────────────────────────────────────────
 
 scenario_stall() {
@@ -47,7 +113,7 @@ stop_in_settling() {
         if [[ "$(sql "SELECT count(*) > 0 FROM pg_stat_activity a
                 JOIN dispatchers d ON d.connections = a.application_name
                 WHERE d.name LIKE '%:$pid' AND a.state = 'idle in transaction'
-                    AND a.query LIKE '%settled AS (%'")" == t ]]; then
+                    AND (a.query LIKE '%settled AS (%' OR a.query LIKE '%INTO event_pushes%')")" == t ]]; then
             return 0
         fi
         kill -CONT "$pid"
@@ -136,7 +202,7 @@ write_events() {
     events_pid=$started
 }
 
-settled_singles() { sql 'SELECT count(*) FROM deliveries WHERE state <> 0'; }
+settled_singles() { sql 'SELECT coalesce(sum(targeted - pending), 0) FROM all_pushes'; }
 
 # wait_for_singles COUNT: until so many are settled.
 wait_for_singles() {
@@ -154,14 +220,16 @@ wait_for_singles() {
 
 # finish_singles APP BOUND: waits for all of them, and holds the books against what the provider saw.
 finish_singles() {
-    local lines distinct
+    local lines distinct named
     wait "$events_pid" || fail "not all events were written: $(cat "$run_folder/events.log")"
     forget "$events_pid"
     wait_for_singles "$events"
     # nginx keeps lines for a second; what is a repeat is settled by nobody.
     sleep 3
     lines="$(wc -l <"$singles_paths")"
-    sed 's|^/3/device/||' "$singles_paths" | LC_ALL=C sort -u >"$stack/sent"
+    sed 's|^/3/device/||; s| .*||' "$singles_paths" | LC_ALL=C sort -u >"$stack/sent"
+    # With their ids: where a repeat has others, there are more of these.
+    named="$(LC_ALL=C sort -u "$singles_paths" | wc -l)"
     distinct="$(wc -l <"$stack/sent")"
     sql "COPY (SELECT token FROM installations WHERE app = '$1') TO STDOUT" |
         LC_ALL=C sort >"$stack/tokens"
@@ -173,13 +241,14 @@ finish_singles() {
         wc -l) missed)" "$(cmp -s "$stack/sent" "$stack/tokens" && echo 1 || echo 0)"
     promise "every event has its push, and each is delivered" "$(sql "SELECT (count(*) = $events
         AND bool_and(status = 'done' AND targeted = 1 AND delivered = 1 AND pending = 0))::int
-        FROM pushes WHERE app = '$1'")"
+        FROM all_pushes WHERE app = '$1'")"
     promise "the ledger agrees with its rows" "$(sql "SELECT (count(*) = $events
         AND count(DISTINCT (push_id, target)) = $events AND bool_and(state = 1 AND owner IS NULL))::int
-        FROM deliveries WHERE app = '$1'")"
+        FROM all_deliveries WHERE app = '$1'")"
     promise "every installation has an outcome on Kafka ($(wc -l <"$stack/outcomes"))" \
         $(($(wc -l <"$stack/outcomes") == events))
     promise "repeats are within the bound" $((lines - distinct <= $2))
+    promise "each repeat has the apns-id and the collapse id of the first" $((named == distinct))
 }
 
 end_singles() {

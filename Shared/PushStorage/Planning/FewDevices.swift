@@ -8,7 +8,9 @@ extension NewPush {
     /// and written down as it ended (`FewDevicesStore`). What changes badges, waits for its time, keeps a
     /// pace, narrows one selector by another or is only counted needs its rows first.
     package var isForFewDevices: Bool {
-        guard releaseAt == nil, !request.isDryRun, request.pace == nil,
+        // A text that Postgres refuses shows itself before anything is sent.
+        guard !eventID.utf8.contains(0), !eventSource.utf8.contains(0),
+            releaseAt == nil, !request.isDryRun, request.pace == nil,
             request.spreadMilliseconds == nil, request.notificationLabel == nil,
             request.badgeChanges.isEmpty
         else { return false }

@@ -1,0 +1,215 @@
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+
+/// What became of an event of the lane, for the batch that brought it.
+enum LaneEnd: Equatable {
+    /// It is on the books: by this process, or by another that had it at the same time.
+    case written
+    /// It was a push already.
+    case known
+    /// It is to be planned as rows.
+    case rows
+    /// It names somebody who was erased meanwhile: nothing of it is kept.
+    case erased
+    case refused(DeadLetterReason)
+    /// The session was lost before it was written: it is looked up again.
+    case lost
+}
+
+/// One event for few devices, from before it is looked up until it is written down.
+///
+/// States: looking up; sending; ready, where all its deliveries have come to an end or `DISPATCH_HOLD` is
+/// over; writing; over. What ends while it is written waits for that, and what ends later is a row's.
+///
+/// Confined to the loop. No clock, no I/O.
+final class LaneEvent: RowlessEvent, @unchecked Sendable {
+    enum State: Equatable { case lookingUp, sending, ready, writing, over }
+
+    let item: EventBatch.Usable
+    let push: NewPush
+    let context: PushContext
+    private(set) var state = State.lookingUp
+    private(set) var session = 0
+    private(set) var deliveries: [Delivery] = []
+    private var createdAt = Instant(milliseconds: 0)
+    private var hasRow = false
+    private(set) var ends: [FinishedDelivery?] = []
+    private var open = 0
+    /// What ended while it was written.
+    private var late: [FinishedDelivery] = []
+    private var listeners: [(LaneEnd) -> Void] = []
+    private let stages: EventStages
+    private var mark: StageMark
+    /// Hears once that it is ready to be written down.
+    var onReady: (LaneEvent) -> Void = { _ in }
+
+    /// - Parameters:
+    ///   - item: As it was read.
+    ///   - push: What it becomes.
+    ///   - fetchedAt: When it was read.
+    ///   - stages: Hear how long each takes.
+    init(
+        _ item: EventBatch.Usable,
+        _ push: NewPush,
+        fetchedAt: ContinuousClock.Instant,
+        _ stages: EventStages
+    ) {
+        self.item = item
+        self.push = push
+        self.stages = stages
+        mark = StageMark(at: fetchedAt)
+        context = PushContext(
+            pushID: item.pushID,
+            eventID: item.event.eventID,
+            request: item.event.request
+        )
+    }
+
+    var pushID: String { item.pushID }
+
+    func reached(_ stage: EventStages.Stage, at now: ContinuousClock.Instant) {
+        if let duration = mark.reached(stage, at: now) { stages[stage].observe(duration) }
+    }
+
+    /// Some of it has not ended for good: rows are to be written.
+    var isOpen: Bool { ends.contains { $0?.decision.outcome == nil } }
+
+    // MARK: From the look-up to the last answer
+
+    func found(_ deliveries: [Delivery], at createdAt: Instant, hasRow: Bool) {
+        self.deliveries = deliveries
+        self.createdAt = createdAt
+        self.hasRow = hasRow
+        ends = Array(repeating: nil, count: deliveries.count)
+        open = deliveries.count
+    }
+
+    /// - Returns: Whether there is anything to send.
+    func begin(session: Int) -> Bool {
+        guard state == .lookingUp else { return false }
+        self.session = session
+        state = .sending
+        if open == 0 { becomeReady() }
+        return open > 0
+    }
+
+    func takes(_ finished: FinishedDelivery, at place: Int) -> Bool {
+        switch state {
+        case .lookingUp, .over: return false
+        case .writing:
+            late.append(finished)
+            return true
+        case .sending, .ready:
+            guard ends.indices.contains(place), ends[place] == nil else { return false }
+            ends[place] = finished
+            open -= 1
+            if open == 0, state == .sending { becomeReady() }
+            return true
+        }
+    }
+
+    /// `DISPATCH_HOLD` is over: what has not ended becomes rows.
+    func hold() { if state == .sending { becomeReady() } }
+
+    private func becomeReady() {
+        state = .ready
+        onReady(self)
+    }
+
+    // MARK: Being written down
+
+    /// - Returns: What has come to its end so far.
+    func beginWriting() -> [FinishedDelivery] {
+        state = .writing
+        return ends.compactMap { $0 }
+    }
+
+    /// Those whose rows become the session's.
+    var onTheWay: [Delivery] {
+        zip(deliveries, ends).compactMap { delivery, end in end == nil ? delivery : nil }
+    }
+
+    var sent: SentPush {
+        SentPush(
+            push: push,
+            createdAt: createdAt,
+            hasRow: hasRow,
+            deliveries: zip(deliveries, ends).map { delivery, finished in
+                guard let end = finished?.end else { return (delivery, .open) }
+                if let settlement = end.settlement { return (delivery, .ended(settlement)) }
+                guard let postponed = end.postponed(delivery) else { return (delivery, .open) }
+                return (
+                    delivery,
+                    .postponed(
+                        attempts: postponed.attempts,
+                        unanswered: postponed.unanswered,
+                        dueAt: postponed.dueAt,
+                        status: postponed.status,
+                        reason: postponed.reason
+                    )
+                )
+            }
+        )
+    }
+
+    /// Tells those that wait for it.
+    ///
+    /// - Returns: What ended meanwhile, which is a row's; of one that is lost, all that it held.
+    @discardableResult
+    func finish(_ end: LaneEnd) -> [FinishedDelivery] {
+        guard state != .over else { return [] }
+        state = .over
+        for listener in listeners { listener(end) }
+        listeners = []
+        defer { late = [] }
+        return late
+    }
+
+    func onEnd(_ listener: @escaping (LaneEnd) -> Void) { listeners.append(listener) }
+}
+
+/// The events that this process has in the lane, by the push that they become: a copy waits for the first.
+///
+/// Confined to the loop.
+final class EventLane: @unchecked Sendable {
+    private var events: [String: LaneEvent] = [:]
+
+    var isEmpty: Bool { events.isEmpty }
+    var all: [LaneEvent] { Array(events.values) }
+
+    /// - Returns: The one that is there already; `nil`: this is the first.
+    func enter(_ event: LaneEvent) -> LaneEvent? {
+        if let known = events[event.pushID] { return known }
+        events[event.pushID] = event
+        event.onEnd { [unowned self, unowned event] _ in events[event.pushID] = nil }
+        return nil
+    }
+}
+
+/// The events of one batch that are in the lane, until the last of them has ended.
+///
+/// Confined to the loop.
+final class LaneBatch: @unchecked Sendable {
+    private(set) var ends: [(item: EventBatch.Usable, end: LaneEnd)] = []
+    private var outstanding = 0
+    private var waiter: CheckedContinuation<Void, Never>?
+
+    func add(_ item: EventBatch.Usable, in event: LaneEvent) {
+        outstanding += 1
+        event.onEnd { [self] end in
+            ends.append((item, end))
+            outstanding -= 1
+            guard outstanding == 0 else { return }
+            waiter?.resume()
+            waiter = nil
+        }
+    }
+
+    /// On the loop.
+    nonisolated(nonsending) func untilOver() async {
+        guard outstanding > 0 else { return }
+        await withCheckedContinuation { waiter = $0 }
+    }
+}

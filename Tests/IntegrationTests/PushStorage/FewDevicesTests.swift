@@ -1,0 +1,378 @@
+import JSON
+import PushCore
+import Support
+import Testing
+
+@testable import PushStorage
+
+@Suite("Events for few devices, sent before they are written", .timeLimit(.minutes(3)))
+struct FewDevicesTests {
+    private func delivered(_ status: Int = 200) -> SentDelivery {
+        .ended(Settlement(outcome: .delivered, attempts: 1, unanswered: 0, status: status))
+    }
+
+    /// Looks a push up that is new.
+    private func lookUp(
+        _ push: NewPush,
+        _ database: PushDatabase
+    ) async throws -> (deliveries: [Delivery], at: Instant, hasRow: Bool) {
+        #expect(push.isForFewDevices)
+        guard
+            case .new(let deliveries, let at, let hasRow)? =
+                try await database.fewDevices.lookUp([push]).first
+        else { throw NotNew() }
+        return (deliveries, at, hasRow)
+    }
+
+    private struct NotNew: Error {}
+
+    private func sent(
+        _ push: NewPush,
+        _ found: (deliveries: [Delivery], at: Instant, hasRow: Bool),
+        _ end: (Delivery) -> SentDelivery
+    ) -> SentPush {
+        SentPush(
+            push: push,
+            createdAt: found.at,
+            hasRow: found.hasRow,
+            deliveries: found.deliveries.map { ($0, end($0)) }
+        )
+    }
+
+    @Test("what has all ended is one row, which says all that rows would")
+    func oneRow() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "e1",
+                ["installations": [.string(phone.objectID), "nobody"]]
+            )
+            let token = try fixture.push("e2", ["tokens": [["platform": "fcm", "token": "t"]]])
+            let found = [try await lookUp(push, database), try await lookUp(token, database)]
+            #expect(found[0].deliveries.map(\.target) == [phone.objectID])
+            #expect(found[1].deliveries.map(\.device.token) == ["t"])
+            let failure = Settlement(
+                outcome: .failed,
+                attempts: 2,
+                unanswered: 0,
+                status: 400,
+                reason: "BadThing",
+                providerMessageID: "m-1"
+            )
+            let written = try await database.fewDevices.write(
+                session: session,
+                [
+                    sent(push, found[0]) { _ in delivered() },
+                    sent(token, found[1]) { _ in .ended(failure) },
+                ]
+            )
+            #expect(written.ids == [push.id, token.id] && written.erased.isEmpty)
+            #expect(
+                try await fixture.server.query(
+                    "select (select count(*) from event_pushes), (select count(*) from pushes)"
+                ) == ["2|0"]
+            )
+            #expect(try await fixture.balancedLedger(of: push.id).delivered == 1)
+            let ledger = try await fixture.balancedLedger(of: token.id)
+            #expect(ledger.failed == 1 && ledger.targeted == 1)
+            let record = try #require(try await database.pushes.find(token.id))
+            #expect(record.status == .done && record.eventID == "e2")
+            #expect(record.failures.map(\.reason) == ["BadThing"])
+            let examples = try await database.deliveries.examples(
+                of: record.failures,
+                in: token.id,
+                limit: 3
+            )
+            #expect(examples.map(\.targets) == [found[1].deliveries.map(\.target)])
+            let states = try await database.deliveries.states(pushID: token.id)
+            #expect(states.map(\.attempts) == [2] && states.map(\.installationID) == [nil])
+            #expect(try await database.pushes.find(eventID: "e1").map(\.id) == [push.id])
+            #expect(
+                Set(try await database.pushes.list(app: "shop").map(\.id)) == [push.id, token.id]
+            )
+            #expect(
+                try await database.deliveries.counts(of: [push.id, token.id]).map(\.count) == [
+                    1, 1,
+                ]
+            )
+        }
+    }
+
+    @Test("the same event again is known, whoever plans it, and from another day")
+    func known() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            _ = try await database.maintenance.maintain(now: .now())
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push("e1", ["installations": [.string(phone.objectID)]])
+            let found = try await lookUp(push, database)
+            let whole = sent(push, found) { _ in delivered() }
+            #expect(try await database.fewDevices.write(session: session, [whole]).ids == [push.id])
+            #expect(try await database.fewDevices.write(session: session, [whole]).ids.isEmpty)
+            _ = try await fixture.server.query("update event_pushes set day = day - 1")
+            guard case .known? = try await database.fewDevices.lookUp([push]).first else {
+                Issue.record("it is known")
+                return
+            }
+            #expect(try await database.fewDevices.write(session: session, [whole]).ids.isEmpty)
+            // As rows, by a version that does not know of the table, too.
+            let planned = try await database.intake.plan(session: session, [push])
+            #expect(planned.newPushIDs.isEmpty && planned.deliveries.isEmpty)
+            #expect(try await fixture.server.query("select count(*) from pushes") == ["0"])
+        }
+    }
+
+    @Test("two replicas that write one event at the same time make one push")
+    func atTheSameTime() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            for number in 0..<20 {
+                let push = try fixture.push(
+                    "e\(number)",
+                    ["installations": [.string(phone.objectID)]]
+                )
+                let found = try await lookUp(push, database)
+                let whole = sent(push, found) { _ in delivered() }
+                let open = sent(push, found) { _ in .open }
+                let counts = try await withThrowingTaskGroup(of: Int.self) { group in
+                    for writer in 0..<4 {
+                        group.addTask {
+                            let mine = writer.isMultiple(of: 2) ? whole : open
+                            return try await database.fewDevices.write(session: session, [mine])
+                                .ids.count
+                        }
+                    }
+                    return try await group.reduce(0, +)
+                }
+                #expect(counts == 1)
+                let ledger = try await fixture.balancedLedger(of: push.id)
+                #expect(ledger.targeted == 1)
+            }
+            #expect(try await fixture.server.query("select count(*) from all_pushes") == ["20"])
+        }
+    }
+
+    @Test("what is not over becomes rows: due later, or the session's")
+    func rows() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phones = [
+                try await fixture.install(fixture.iPhone("aa11")),
+                try await fixture.install(fixture.iPhone("bb22")),
+                try await fixture.install(fixture.iPhone("cc33")),
+            ]
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "e1",
+                ["installations": .array(phones.map { .string($0.objectID) })]
+            )
+            let found = try await lookUp(push, database)
+            let due = Instant.now().adding(milliseconds: 60_000)
+            let ends: [String: SentDelivery] = [
+                phones[0].objectID: delivered(), phones[1].objectID: .open,
+                phones[2].objectID: .postponed(
+                    attempts: 1,
+                    unanswered: 0,
+                    dueAt: due,
+                    status: 503,
+                    reason: "ServiceUnavailable"
+                ),
+            ]
+            let mixed = sent(push, found) { ends[$0.target] ?? .open }
+            #expect(try await database.fewDevices.write(session: session, [mixed]).ids == [push.id])
+            let ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.delivered == 1 && ledger.pending == 2)
+            let owned = try await database.due.owned(session: session)
+            #expect(owned.map(\.target) == [phones[1].objectID])
+            _ = try await database.recording.settle(
+                session: session,
+                [
+                    SettledDelivery(
+                        key: owned[0].key,
+                        Settlement(outcome: .delivered, attempts: 1, unanswered: 0)
+                    )
+                ]
+            )
+            let states = try await database.deliveries.states(pushID: push.id)
+            let waiting = states.first { $0.target == phones[2].objectID }
+            #expect(waiting?.owner == nil && waiting?.status == 503)
+            #expect(try await fixture.balancedLedger(of: push.id).pending == 1)
+        }
+    }
+
+    @Test("a session that is lost writes nothing")
+    func fence() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push("e1", ["installations": [.string(phone.objectID)]])
+            let whole = sent(push, try await lookUp(push, database)) { _ in delivered() }
+            try await database.sessions.close(session)
+            await #expect(throws: StorageError.self) {
+                try await database.fewDevices.write(session: session, [whole])
+            }
+            #expect(try await fixture.server.query("select count(*) from event_pushes") == ["0"])
+        }
+    }
+
+    @Test("one that HTTP accepted is settled where it is; cancelled on its way it stays so")
+    func accepted() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            for isCancelled in [false, true] {
+                let push = try fixture.push(
+                    "e\(isCancelled)",
+                    ["installations": [.string(phone.objectID)]]
+                )
+                let record = OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+                _ = try await database.pushes.accept(push, record: record)
+                let found = try await lookUp(push, database)
+                #expect(found.hasRow)
+                if isCancelled { _ = try await database.pushes.cancel(push.id) }
+                let whole = sent(push, found) { _ in
+                    isCancelled
+                        ? .postponed(
+                            attempts: 1,
+                            unanswered: 0,
+                            dueAt: .now().adding(milliseconds: 60_000),
+                            status: 503,
+                            reason: nil
+                        ) : delivered()
+                }
+                #expect(
+                    try await database.fewDevices.write(session: session, [whole]).ids == [push.id]
+                )
+                let stored = try #require(try await database.pushes.find(push.id))
+                #expect(stored.status == (isCancelled ? .cancelled : .done))
+                let ledger = try await fixture.balancedLedger(of: push.id)
+                #expect(isCancelled ? ledger.pending == 1 : ledger.delivered == 1)
+                guard case .known? = try await database.fewDevices.lookUp([push]).first else {
+                    Issue.record("it is known")
+                    return
+                }
+            }
+            #expect(
+                try await fixture.server.query(
+                    "select count(*) from deliveries where state = 0 and due_at <= now()"
+                ) == ["1"],
+                "what is left of a cancelled one is due at once"
+            )
+        }
+    }
+
+    @Test("a dead token is put out of use, and an identity with many devices is planned as rows")
+    func deadAndMany() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            var phone = fixture.iPhone("aa11")
+            phone["apnsEnvironment"] = "production"
+            let dead = try await fixture.install(phone)
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push("e1", ["installations": [.string(dead.objectID)]])
+            let gone = sent(push, try await lookUp(push, database)) { _ in
+                .ended(
+                    Settlement(
+                        outcome: .failed,
+                        attempts: 1,
+                        unanswered: 0,
+                        status: 410,
+                        reason: "Unregistered",
+                        tokenDiedAt: .now().adding(milliseconds: 1000)
+                    )
+                )
+            }
+            _ = try await database.fewDevices.write(session: session, [gone])
+            #expect(
+                try await database.installations.find(app: "shop", objectID: dead.objectID)?.isValid
+                    == false
+            )
+            #expect(try await fixture.balancedLedger(of: push.id).invalidTokens == 1)
+            for number in 0..<(NewPush.fewDevices + 1) {
+                var other = fixture.iPhone("bb\(number)")
+                other["owner"] = [
+                    "__type": "Pointer", "className": "_User", "objectId": "crowd",
+                ]
+                _ = try await fixture.install(other)
+            }
+            let many = try fixture.push("e2", ["identities": ["crowd"]])
+            guard case .many? = try await database.fewDevices.lookUp([many]).first else {
+                Issue.record("too many for the lane")
+                return
+            }
+        }
+    }
+
+    @Test("an erasure reaches what was written, and what is written after it")
+    func erasure() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11bb22cc33dd44"))
+            let session = try await database.sessions.open(name: "replica")
+            let id = phone.objectID
+            let before = try fixture.push("before", ["installations": [.string(id)]])
+            let late = try fixture.push("late", ["installations": [.string(id)]])
+            let written = sent(before, try await lookUp(before, database)) { _ in delivered() }
+            let isLate = sent(late, try await lookUp(late, database)) { _ in delivered() }
+            _ = try await database.fewDevices.write(session: session, [written])
+            let export = try await database.erasures.export(Subject(app: "shop", .installation, id))
+            #expect(export.deliveries.count == 1 && export.pushes.count == 1)
+            let receipt = try await database.erasures.erase(
+                Subject(app: "shop", .installation, id),
+                by: AuditEntry(app: "shop", actor: "test", action: "erase", status: 200)
+            )
+            #expect(receipt.erased["deliveries"] == 1 && receipt.erased["pushes"] == 1)
+            let result = try await database.fewDevices.write(session: session, [isLate])
+            #expect(result.ids.isEmpty && result.erased == [late.id])
+            let ledger = try await fixture.balancedLedger(of: before.id)
+            #expect(ledger.delivered == 1)
+            for table in ["event_pushes", "pushes", "deliveries", "event_keys"] {
+                #expect(
+                    try await fixture.server.query(
+                        "select count(*) from \(table) t where strpos(t::text, '\(id)') > 0"
+                    ) == ["0"]
+                )
+            }
+        }
+    }
+
+    @Test("a client hides one, an app's go with it, and days are dropped")
+    func keeping() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            _ = try await database.maintenance.maintain(now: .now())
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            var ids: [String] = []
+            for number in 0..<3 {
+                let push = try fixture.push(
+                    "e\(number)",
+                    ["installations": [.string(phone.objectID)]]
+                )
+                let whole = sent(push, try await lookUp(push, database)) { _ in delivered() }
+                _ = try await database.fewDevices.write(session: session, [whole])
+                ids.append(push.id)
+            }
+            #expect(try await database.pushes.hide(app: "shop", ids: [ids[0]]) == 1)
+            #expect(try await database.pushes.isHidden(ids[0]))
+            #expect(try await fixture.balancedLedger(of: ids[0]).delivered == 1)
+            let day = Instant.now().adding(milliseconds: 9 * 86_400_000)
+            _ = try await database.maintenance.maintain(now: day)
+            #expect(try await database.pushes.find(ids[1]) == nil)
+            #expect(try await database.pushes.find(ids[0]) != nil)
+            let last = try fixture.push("last", ["installations": [.string(phone.objectID)]])
+            let whole = sent(last, try await lookUp(last, database)) { _ in delivered() }
+            _ = try await database.fewDevices.write(session: session, [whole])
+            let deletion = try await database.apps.delete("shop")
+            #expect(deletion.pushes == 2)
+            #expect(try await fixture.server.query("select count(*) from all_pushes") == ["0"])
+        }
+    }
+}
