@@ -65,7 +65,7 @@ extension EndToEndTests {
             func rows() async throws -> [String] {
                 try await stack.database.query(
                     """
-                    select state, count(*) from deliveries where app = '\(app.id)'
+                    select state, count(*) from all_deliveries where app = '\(app.id)'
                     group by state order by state
                     """
                 )
@@ -181,7 +181,7 @@ extension EndToEndTests {
                 }
                 // Whoever was sent to more than once has as many attempts on his row.
                 let attempts = try await stack.database.query(
-                    "select sum(attempts) from deliveries where state <> 0"
+                    "select sum(attempts) from all_deliveries where state <> 0"
                 )
                 #expect(attempts == ["\(await collected.requests)"])
                 #expect(

@@ -75,7 +75,7 @@ extension EndToEndTests {
                 try await stack.send(event(quiet, [:]))
                 _ = try await stack.simulator.waitFor(1, for: phone)
                 let left = try await count(
-                    "select pending from pushes where app = '\(broken.id)'",
+                    "select pending from all_pushes where app = '\(broken.id)'",
                     on: stack
                 )
                 #expect(left == 20)
@@ -95,7 +95,7 @@ extension EndToEndTests {
                 for _ in 0..<40 { try await stack.send(event(busy, ["pace": 1])) }
                 _ = try await eventually("all are known", within: .seconds(60)) {
                     let known = try await count(
-                        "select count(*) from pushes where app = '\(busy.id)'",
+                        "select count(*) from all_pushes where app = '\(busy.id)'",
                         on: stack
                     )
                     return known == 40 ? true : nil

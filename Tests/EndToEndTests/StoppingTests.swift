@@ -45,7 +45,7 @@ extension EndToEndTests {
                     within: .seconds(120)
                 ) {
                     let sums = try await stack.database.query(
-                        "select count(*), coalesce(sum(pending), 0) from pushes where status = 'done'"
+                        "select count(*), coalesce(sum(pending), 0) from all_pushes where status = 'done'"
                     )
                     return sums == ["\(events.count)|0"] ? true : nil
                 }
@@ -64,7 +64,7 @@ extension EndToEndTests {
                 let sums = try await stack.database.query(
                     """
                     select sum(targeted), sum(delivered),
-                        sum(failed + expired + suppressed + in_doubt + pending) from pushes
+                        sum(failed + expired + suppressed + in_doubt + pending) from all_pushes
                     """
                 )
                 let others = try await stack.database.query(
