@@ -228,16 +228,22 @@ actor DeliveryEngine: ServicePart {
 
     /// Waits until a lane has room for so many, or for a good part of all, and there is a session.
     func waitForRoom(in lane: Lane, count: Int) async {
-        if flight.hasRoom(in: lane, count: count) || isStopping { return }
-        await withCheckedContinuation { flight.add($0, waitingFor: count, in: lane) }
+        // Looked at in the closure, before which the task may be queued once more.
+        await withCheckedContinuation { waiter in
+            if flight.hasRoom(in: lane, count: count) || isStopping { return waiter.resume() }
+            flight.add(waiter, waitingFor: count, in: lane)
+        }
     }
 
     /// The same for a batch of events, whose room stays theirs until `flight.keepPromise`.
     func promiseRoom(for count: Int) async {
-        if isStopping { return flight.promise(count) }
-        if flight.hasRoom(in: .direct, count: count) { return flight.promise(count) }
-        await withCheckedContinuation {
-            flight.add($0, waitingFor: count, in: .direct, isPromised: true)
+        await withCheckedContinuation { waiter in
+            if isStopping || flight.hasRoom(in: .direct, count: count) {
+                flight.promise(count)
+                waiter.resume()
+            } else {
+                flight.add(waiter, waitingFor: count, in: .direct, isPromised: true)
+            }
         }
     }
 
@@ -310,7 +316,9 @@ actor DeliveryEngine: ServicePart {
                 engine.drained = nil
             }
         }
-        await withCheckedContinuation { drained = $0 }
+        await withCheckedContinuation { waiter in
+            if flight.budget.owned > 0 || !isIdle { drained = waiter } else { waiter.resume() }
+        }
         limit.cancel()
     }
 }

@@ -313,10 +313,14 @@ private final class PlannerGate: @unchecked Sendable {
     init(_ count: Int) { free = count }
 
     nonisolated(nonsending) func enter() async {
-        if free > 0 {
-            free -= 1
-        } else {
-            await withCheckedContinuation { waiters.append($0) }
+        // Looked at in the closure, before which the task may be queued once more.
+        await withCheckedContinuation { waiter in
+            if free > 0 {
+                free -= 1
+                waiter.resume()
+            } else {
+                waiters.append(waiter)
+            }
         }
     }
 

@@ -209,7 +209,9 @@ final class LaneBatch: @unchecked Sendable {
 
     /// On the loop.
     nonisolated(nonsending) func untilOver() async {
-        guard outstanding > 0 else { return }
-        await withCheckedContinuation { waiter = $0 }
+        // Looked at in the closure, before which the task may be queued once more.
+        await withCheckedContinuation { continuation in
+            if outstanding > 0 { waiter = continuation } else { continuation.resume() }
+        }
     }
 }

@@ -61,7 +61,14 @@ package final class Flight<Value: Sendable>: @unchecked Sendable {
     /// - Returns: The answer.
     /// - Throws: What asking threw, or that it took too long.
     package func wait() async throws -> Value {
-        if let result { return try result.get() }
-        return try await withCheckedThrowingContinuation { waiters.append($0) }
+        // Looked at where it is written, in the closure: a task that does not prefer the loop may leave it
+        // on its way there, and the answer come in between.
+        try await withCheckedThrowingContinuation { waiter in
+            if loop.isCurrent { add(waiter) } else { loop.execute { self.add(waiter) } }
+        }
+    }
+
+    private func add(_ waiter: CheckedContinuation<Value, any Error>) {
+        if let result { waiter.resume(with: result) } else { waiters.append(waiter) }
     }
 }

@@ -47,6 +47,9 @@ final class AnswerRoom: @unchecked Sendable {
                 }
                 waiter.continuation = continuation
                 waiters.append(waiter)
+                // There may be room since: a task that does not prefer the loop is queued once more
+                // before this.
+                admit()
             }
         } onCancel: {
             loop.execute { self.cancel(waiter) }

@@ -139,7 +139,14 @@ package actor KafkaConsumer {
         let id = lastWaiter
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
+                // A task that does not prefer the loop is queued once more before this.
+                if let failure { return continuation.resume(throwing: failure) }
+                guard state == .idle || state == .running, !Task.isCancelled else {
+                    return continuation.resume(returning: nil)
+                }
                 waiters.append((id, continuation))
+                handOut()
+                adjustReading()
             }
         } onCancel: {
             loop.execute { self.assumeIsolated { $0.giveUpWaiting(id) } }

@@ -166,8 +166,8 @@ package actor KafkaProducer {
 
     /// Takes no more, waits for what is on its way, at most `limit`, and destroys the client.
     package func close(within limit: Duration = .seconds(10)) async {
-        guard state != .closed else { return }
         await withCheckedContinuation { continuation in
+            if state == .closed { return continuation.resume() }
             closers.append(continuation)
             beginClose(within: limit)
         }

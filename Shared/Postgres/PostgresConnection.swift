@@ -214,8 +214,10 @@ final class PostgresConnection: @unchecked Sendable {
     var isUsable: Bool { mode == .plain || mode == .pipeline }
 
     func untilBroken() async {
-        if mode == .broken { return }
-        await withCheckedContinuation { brokenWaiters.append($0) }
+        // Looked at in the closure, before which the task may be queued once more.
+        await withCheckedContinuation { waiter in
+            if mode == .broken { waiter.resume() } else { brokenWaiters.append(waiter) }
+        }
     }
 
     /// A peer that is gone without a word: no answer although the server's own limit has passed,
@@ -256,7 +258,12 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// Returns when no cancellation is on its way any more, or the connection has broken.
     func settleCancellation() async {
-        guard isCancelling, mode != .broken else { return }
-        await withCheckedContinuation { cancelWaiters.append($0) }
+        await withCheckedContinuation { waiter in
+            if isCancelling, mode != .broken {
+                cancelWaiters.append(waiter)
+            } else {
+                waiter.resume()
+            }
+        }
     }
 }

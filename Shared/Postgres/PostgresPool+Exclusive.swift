@@ -28,6 +28,16 @@ extension PostgresPool {
         let id = nextWaiter
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
+                // A task that does not prefer the loop is queued once more before this.
+                guard phase == .open || phase == .idle, !Task.isCancelled else {
+                    return continuation.resume(
+                        throwing: Task.isCancelled ? CancellationError() : PostgresError.closed
+                    )
+                }
+                if waiters.isEmpty, let connection = idle.popLast() {
+                    lent.append(connection)
+                    return continuation.resume(returning: connection)
+                }
                 waiters.append(
                     Waiter(
                         id: id,

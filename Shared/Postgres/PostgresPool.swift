@@ -115,7 +115,9 @@ package actor PostgresPool {
             let timer = loop.schedule(after: configuration.drainTimeout) {
                 self.assumeIsolated { $0.shut() }
             }
-            await withCheckedContinuation { drained.append($0) }
+            await withCheckedContinuation { waiter in
+                if isDrained { waiter.resume() } else { drained.append(waiter) }
+            }
             timer.cancel()
         }
         shut()

@@ -35,6 +35,11 @@ package final class Bell: @unchecked Sendable {
             // the loop: it does not inherit the isolation of a nonisolated caller.
             _ = isolation
             await withCheckedContinuation { continuation in
+                // Such a task is queued once more before this.
+                if bell.isRung || Task.isCancelled {
+                    bell.isRung = false
+                    return continuation.resume()
+                }
                 bell.sleeper = continuation
                 bell.timer = loop.schedule(after: duration) { bell.wake() }
             }
