@@ -97,7 +97,7 @@ size_name() {
 }
 
 # clear_books: every round finds the tables of pushes and deliveries empty.
-clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys, event_pushes CASCADE'; }
+clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys, event_pushes, delivery_chunks CASCADE'; }
 
 # ── Processes ───────────────────────────────────────────────────────────────────────────────────
 

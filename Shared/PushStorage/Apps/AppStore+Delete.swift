@@ -36,6 +36,8 @@ package struct AppDeletion: Sendable, Equatable {
 /// is cut short calls again: the app's row goes last. The audit stays: it outlives what it tells of.
 extension AppStore {
     private static let rowsAtOnce = 2000
+    /// Of some hundred deliveries each.
+    private static let chunksAtOnce = 100
     /// Each may be of some MiB.
     private static let templatesAtOnce = 20
     /// Of up to 64 KiB, and as much for each device that it was sealed to.
@@ -266,11 +268,32 @@ extension AppStore {
                     }
                     deletion.deliveries += count
                 }
+                deletion.deliveries += try await deleteChunks(of: push, day)
             }
             deletion.pushes += try await database.execute(
                 "DELETE FROM pushes WHERE id = ANY ($1::uuid[])",
                 [.uuidArray(ids)]
             ).affectedRows
+        }
+    }
+
+    /// - Returns: How many deliveries they held.
+    private func deleteChunks(of pushID: String, _ day: String) async throws -> Int {
+        var deliveries = 0
+        while true {
+            let gone = try await database.execute(
+                """
+                WITH gone AS (
+                    DELETE FROM delivery_chunks WHERE day = $2::date AND push_id = $1 AND ctid IN (
+                        SELECT ctid FROM delivery_chunks
+                        WHERE day = $2::date AND push_id = $1 LIMIT $3 FOR UPDATE)
+                    RETURNING cardinality(targets) AS deliveries)
+                SELECT count(*) AS chunks, coalesce(sum(deliveries), 0)::bigint AS deliveries FROM gone
+                """,
+                [.uuid(pushID), .text(day), .integer(Self.chunksAtOnce)]
+            )
+            deliveries += try gone.first?.integer("deliveries") ?? 0
+            guard try gone.first?.integer("chunks") == Self.chunksAtOnce else { return deliveries }
         }
     }
 

@@ -5,7 +5,7 @@ import PushCore
 /// Checkpoints, and the end of what cannot be sent.
 extension ShardStore {
     /// Writes down what became of the members of a shard since its last checkpoint, in one
-    /// transaction: their rows, the cursor, the books of the push, and the tokens that died. The
+    /// transaction: those it went well for by the chunk, rows of the others, the cursor, the books of the push, and the tokens that died. The
     /// last one, which says `isFinished`, gives the shard back and corrects the books by those that
     /// came or went while it was sent.
     ///
@@ -31,9 +31,10 @@ extension ShardStore {
             var books = held.books
             books.record(records.count)
             if checkpoint.isFinished { books.finish() }
-            if !records.isEmpty {
+            let (chunks, rows) = DeliveryChunk.divide(records, of: shard)
+            if !rows.isEmpty {
                 try await Self.insert(
-                    records,
+                    rows,
                     of: shard,
                     session: session,
                     held,
@@ -42,6 +43,7 @@ extension ShardStore {
             }
             change.moved(to: books)
             let status = try await Self.write(
+                chunks,
                 shard,
                 cursor: checkpoint.cursor,
                 books,
@@ -147,11 +149,12 @@ extension ShardStore {
             """
     )
 
-    /// Writes the books of a shard and of its push, the latter last, as its row is what all shards
+    /// Writes the chunks, and the books of a shard and of its push, the latter last, as its row is what all shards
     /// of the push wait for.
     ///
     /// - Returns: The push's status.
     private static func write(
+        _ chunks: [DeliveryChunk],
         _ shard: ClaimedShard,
         cursor: String?,
         _ books: ShardBooks,
@@ -159,36 +162,38 @@ extension ShardStore {
         isReleased: Bool,
         _ transaction: PostgresTransaction
     ) async throws -> PushStatus? {
-        let results = try await transaction.pipeline([
-            (
-                """
-                UPDATE shards SET cursor = greatest(cursor, $3), expected = $4, recorded = $5,
-                    cancelled = $6, finished = $7, updated_at = now(),
-                    members = CASE WHEN NOT $7 THEN members END,
-                    owner = CASE WHEN $8 THEN NULL ELSE owner END
-                WHERE push_id = $1 AND shard = $2
-                """,
-                [
-                    .uuid(shard.pushID), .integer(shard.shard), .optional(text: cursor),
-                    .integer(books.expected), .integer(books.recorded),
-                    .integer(books.cancelled), .boolean(books.isFinished), .boolean(isReleased),
-                ]
-            ),
-            (
-                """
-                UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status
-                """,
-                [
-                    .uuid(shard.pushID), .integer(change.ledger.targeted),
-                    .integer(change.ledger.pending), .integer(change.ledger.delivered),
-                    .integer(change.ledger.failed), .integer(change.ledger.expired),
-                    .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
-                    .integer(change.ledger.invalidTokens), .integer(-change.closedShards),
-                    change.failures.parameter,
-                ]
-            ),
-        ])
-        return try results[1].first.flatMap { PushStatus(rawValue: try $0.text("status")) }
+        let results = try await transaction.pipeline(
+            chunks.map { $0.insertion(of: shard) } + [
+                (
+                    """
+                    UPDATE shards SET cursor = greatest(cursor, $3), expected = $4, recorded = $5,
+                        cancelled = $6, finished = $7, updated_at = now(),
+                        members = CASE WHEN NOT $7 THEN members END,
+                        owner = CASE WHEN $8 THEN NULL ELSE owner END
+                    WHERE push_id = $1 AND shard = $2
+                    """,
+                    [
+                        .uuid(shard.pushID), .integer(shard.shard), .optional(text: cursor),
+                        .integer(books.expected), .integer(books.recorded),
+                        .integer(books.cancelled), .boolean(books.isFinished), .boolean(isReleased),
+                    ]
+                ),
+                (
+                    """
+                    UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status
+                    """,
+                    [
+                        .uuid(shard.pushID), .integer(change.ledger.targeted),
+                        .integer(change.ledger.pending), .integer(change.ledger.delivered),
+                        .integer(change.ledger.failed), .integer(change.ledger.expired),
+                        .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
+                        .integer(change.ledger.invalidTokens), .integer(-change.closedShards),
+                        change.failures.parameter,
+                    ]
+                ),
+            ]
+        )
+        return try results.last?.first.flatMap { PushStatus(rawValue: try $0.text("status")) }
     }
 
     /// Ends the shards of a push that nobody else is at just now, and counts their members without a

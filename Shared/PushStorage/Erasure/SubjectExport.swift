@@ -188,10 +188,13 @@ extension Erasures {
             """
             SELECT d.push_id, d.installation_id, d.provider, d.environment, d.token, d.locale,
                 d.apns_topic, d.state, d.attempts, d.last_status, d.last_reason,
-                d.provider_message_id, d.template_values, d.badge, d.created_at, d.updated_at
-            FROM all_pushes p CROSS JOIN LATERAL (
+                d.provider_message_id, d.template_values, d.badge, d.created_at, d.updated_at,
+                sha256(convert_to('delivery', 'UTF8') || '\\x00' || convert_to(d.push_id::text, 'UTF8')
+                    || '\\x00' || convert_to(d.target, 'UTF8')) AS digest
+            FROM all_pushes p CROSS JOIN unnest($2::text[]) AS t(target) CROSS JOIN LATERAL (
                 SELECT * FROM all_deliveries d WHERE d.day = (p.created_at AT TIME ZONE 'UTC')::date
-                    AND d.push_id = p.id AND d.target = ANY ($2::text[]) OFFSET 0) d
+                    AND d.push_id = p.id AND d.first_id <= t.target AND d.last_id >= t.target
+                    AND d.target = t.target OFFSET 0) d
             WHERE p.id = ANY ($1::uuid[]) ORDER BY d.created_at, d.push_id, d.target
             """,
             [.uuidArray(pushIDs.sorted()), .textArray(names.targets)]
@@ -234,13 +237,21 @@ extension Erasures {
             "createdAt": .string(try row.instant("created_at").iso8601),
             "updatedAt": .string(try row.instant("updated_at").iso8601),
         ]
+        let installationID = try row.textOrNil("installation_id")
+        var messageID = try row.textOrNil("provider_message_id")
+        if messageID == nil, state == .delivered, installationID != nil,
+            try row.text("provider") == Platform.apns.rawValue
+        {
+            // What it was sent with, as `NotificationIDs` makes it: chunks do not keep it.
+            messageID = PushIdentity.uuidText(try row.bytes("digest"))
+        }
         for (key, value) in [
-            ("installationId", try row.textOrNil("installation_id")),
+            ("installationId", installationID),
             ("token", try row.textOrNil("token").flatMap { $0.isEmpty ? nil : $0 }),
             ("locale", try row.textOrNil("locale")),
             ("apnsTopic", try row.textOrNil("apns_topic")),
             ("reason", try row.textOrNil("last_reason")),
-            ("providerMessageId", try row.textOrNil("provider_message_id")),
+            ("providerMessageId", messageID),
         ] {
             if let value { object[key] = .string(value) }
         }

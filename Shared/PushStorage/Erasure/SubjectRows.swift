@@ -70,6 +70,7 @@ enum SubjectRows {
             )
             counts["deliveries"] += try rows.first?.integer("erased") ?? 0
             counts["endedDeliveries"] += try rows.first?.integer("ended") ?? 0
+            counts["deliveries"] += try await DeliveryChunks.erase(part, in: pushIDs, transaction)
         }
         try await redact(locked.rows, names, &counts, transaction)
     }

@@ -113,8 +113,7 @@ enum SubjectSearch {
                 EXISTS (SELECT FROM unnest($2::text[]) AS n(needle)
                     WHERE strpos(p.request, n.needle) > 0 OR strpos(p.event_id, n.needle) > 0
                         OR strpos(p.notes, n.needle) > 0) AS is_named,
-                EXISTS (SELECT FROM all_deliveries d WHERE d.day = p.day AND d.push_id = p.id
-                    AND d.target = ANY ($3::text[])) AS is_delivered
+                \(DeliveryChunks.hasDelivery("p", to: "$3::text[]")) AS is_delivered
             FROM (SELECT id, (created_at AT TIME ZONE 'UTC')::date AS day,
                     request::text AS request, event_id, notes::text AS notes
                 FROM all_pushes WHERE id = ANY ($1::uuid[]) OFFSET 0) p) f
@@ -193,8 +192,7 @@ enum SubjectSearch {
         for start in stride(from: 0, to: targets.count, by: namesAtOnce) {
             try await ask(
                 """
-                p.targeted > $3 AND EXISTS (SELECT FROM all_deliveries d
-                    WHERE d.day = p.day AND d.push_id = p.id AND d.target = ANY ($2::text[]))
+                p.targeted > $3 AND \(DeliveryChunks.hasDelivery("p", to: "$2::text[]"))
                 """,
                 Array(targets.dropFirst(start).prefix(namesAtOnce)),
                 among: ids

@@ -5,11 +5,12 @@ import PushCore
 enum DayTable: String, CaseIterable {
     case deliveries
     case eventPushes = "event_pushes"
+    case deliveryChunks = "delivery_chunks"
 
     /// How many days are kept.
     func days(_ retention: Retention) -> Int {
         switch self {
-        case .deliveries: retention.deliveryDays
+        case .deliveries, .deliveryChunks: retention.deliveryDays
         // An event is known by its row.
         case .eventPushes: max(retention.deliveryDays, retention.eventKeyDays)
         }
@@ -21,6 +22,14 @@ enum DayTable: String, CaseIterable {
         case .deliveries:
             """
             EXISTS (SELECT FROM \(quotedIdentifier(partition)) WHERE state = \(DeliveryState.pending.sql))
+                OR EXISTS (SELECT FROM shards
+                    WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD'))
+            """
+        // As long as the rows of its day: the books of a push that goes on need both.
+        case .deliveryChunks:
+            """
+            EXISTS (SELECT FROM deliveries
+                    WHERE day = to_date(right($1, 8), 'YYYYMMDD') AND state = \(DeliveryState.pending.sql))
                 OR EXISTS (SELECT FROM shards
                     WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD'))
             """

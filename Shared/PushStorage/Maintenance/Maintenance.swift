@@ -85,6 +85,17 @@ package struct Maintenance: Sendable {
             now,
             batches
         )
+        _ = try await delete(
+            """
+            DELETE FROM delivery_chunks_default WHERE ctid IN (
+                SELECT ctid FROM delivery_chunks_default
+                WHERE day < ($1::timestamptz AT TIME ZONE 'UTC')::date
+                ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: .seconds(Int64(retention.deliveryDays) * 86_400),
+            now,
+            batches
+        )
         _ = try await expireHubInstallations(now: now, batches: batches)
         _ = try await delete(
             """

@@ -12,7 +12,7 @@ struct Migration: Sendable {
         .eleventh, .twelfth, .thirteenth, .fourteenth, .fifteenth, .sixteenth,
         .seventeenth, .eighteenth, .nineteenth, .twentieth, .twentyFirst,
         .twentySecond, .twentyThird,
-        .twentyFourth, .twentyFifth, .twentySixth,
+        .twentyFourth, .twentyFifth, .twentySixth, .twentySeventh,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

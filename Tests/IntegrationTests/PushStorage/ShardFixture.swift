@@ -148,7 +148,7 @@ extension StorageFixture {
     /// How many rows each target of a push has, beyond one.
     func rowCount(of pushID: String) async throws -> Int {
         let rows = try await server.query(
-            "SELECT count(*) FROM deliveries WHERE push_id = '\(pushID)'"
+            "SELECT count(*) FROM all_deliveries WHERE push_id = '\(pushID)'"
         )
         return try #require(rows.first.flatMap { Int($0) })
     }

@@ -59,7 +59,7 @@ struct ShardWalkTests {
             let missing = try await fixture.server.query(
                 """
                 SELECT count(*) FROM installations i WHERE NOT EXISTS (
-                    SELECT FROM deliveries d
+                    SELECT FROM all_deliveries d
                     WHERE d.push_id = '\(push.id)' AND d.target = i.object_id)
                 """
             )

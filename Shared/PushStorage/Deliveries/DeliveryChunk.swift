@@ -1,0 +1,168 @@
+import Postgres
+import PushCore
+
+/// Members of a broadcast that it went well for, as one checkpoint found them: a row of
+/// `delivery_chunks` instead of one each, a tenth of the bytes. Nothing of them changes any more but
+/// that one is erased. Read through `all_deliveries`.
+struct DeliveryChunk: Equatable {
+    /// What all of them share.
+    struct Form: Equatable {
+        var provider: Platform
+        var environment: PushEnvironment
+        var attempts: Int
+        var status: Int?
+    }
+
+    let form: Form
+    private(set) var targets: [String] = []
+    /// As many as targets, where one has one that is not ours.
+    private(set) var messages: [String?] = []
+    private var hasMessages = false
+
+    init(_ form: Form) { self.form = form }
+
+    /// Takes what can be said by a chunk out of a checkpoint's records.
+    ///
+    /// - Parameters:
+    ///   - records: Of members behind the shard's last checkpoint.
+    ///   - shard: Whose they are. The members of a device-local push are rows: whoever moves from one
+    ///     time zone to another meanwhile is looked for among them, one by one.
+    /// - Returns: The chunks, one a form, and the records that need rows of their own.
+    static func divide(
+        _ records: [ShardRecord],
+        of shard: ClaimedShard
+    ) -> (chunks: [DeliveryChunk], rows: [ShardRecord]) {
+        guard shard.zones == nil else { return ([], records) }
+        var chunks: [DeliveryChunk] = []
+        var rows: [ShardRecord] = []
+        var last = 0
+        for record in records {
+            guard let form = Form(record), case .settled(let settlement) = record.end else {
+                rows.append(record)
+                continue
+            }
+            if chunks.isEmpty || chunks[last].form != form {
+                if let known = chunks.firstIndex(where: { $0.form == form }) {
+                    last = known
+                } else {
+                    chunks.append(DeliveryChunk(form))
+                    last = chunks.count - 1
+                }
+            }
+            chunks[last].append(record.member.delivery.key.target, settlement)
+        }
+        return (chunks, rows)
+    }
+
+    private mutating func append(_ target: String, _ settlement: Settlement) {
+        targets.append(target)
+        // APNs' is the one that it was sent with, which follows from push and target.
+        let message = form.provider == .apns ? nil : settlement.providerMessageID
+        messages.append(message)
+        if message != nil { hasMessages = true }
+    }
+
+    /// The statement that writes it.
+    func insertion(
+        of shard: ClaimedShard
+    ) -> (sql: String, parameters: [PostgresValue]) {
+        (
+            """
+            INSERT INTO delivery_chunks (day, push_id, first_id, last_id, app, provider, environment,
+                attempts, last_status, targets, messages, created_at, updated_at)
+            VALUES ($1::date, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+                'epoch'::timestamptz + $12 * interval '1 microsecond', now())
+            """,
+            [
+                .text(shard.day), .uuid(shard.pushID), .optional(text: targets.min()),
+                .optional(text: targets.max()), .text(shard.app), .text(form.provider.rawValue),
+                .text(form.environment.rawValue), .integer(form.attempts),
+                .optional(integer: form.status), .textArray(targets),
+                hasMessages ? .textArray(messages) : .null,
+                .integer(Int(shard.createdAt.microseconds)),
+            ]
+        )
+    }
+}
+
+extension DeliveryChunk.Form {
+    /// `nil` for one that needs a row.
+    fileprivate init?(_ record: ShardRecord) {
+        guard case .settled(let settlement) = record.end, settlement.outcome == .delivered,
+            settlement.reason == nil, settlement.tokenDiedAt == nil
+        else { return nil }
+        let device = record.member.delivery.device
+        self.init(
+            provider: device.provider,
+            environment: device.environment,
+            attempts: settlement.attempts,
+            status: settlement.status
+        )
+    }
+}
+
+/// What is asked of chunks, and what changes them.
+enum DeliveryChunks {
+    /// SQL: whether a push has a delivery to one of some targets, by an index each.
+    ///
+    /// - Parameters:
+    ///   - push: An expression with `id` and `day`.
+    ///   - targets: An expression: an array of texts.
+    /// - Returns: A condition.
+    static func hasDelivery(_ push: String, to targets: String) -> String {
+        """
+        EXISTS (SELECT FROM unnest(\(targets)) AS t(target) CROSS JOIN LATERAL (
+            SELECT FROM all_deliveries d WHERE d.day = \(push).day AND d.push_id = \(push).id
+                AND d.first_id <= t.target AND d.last_id >= t.target AND d.target = t.target
+            OFFSET 0) d)
+        """
+    }
+
+    /// Overwrites the ids of targets in the chunks of some pushes, and what providers called them.
+    ///
+    /// - Parameters:
+    ///   - targets: Whose deliveries are nobody's from now on.
+    ///   - pushIDs: Locked by the caller.
+    ///   - transaction: In which it is done.
+    /// - Returns: How many were overwritten.
+    /// - Throws: `PostgresError`.
+    static func erase(
+        _ targets: [String],
+        in pushIDs: [String],
+        _ transaction: PostgresTransaction
+    ) async throws -> Int {
+        try await transaction.execute(
+            """
+            WITH found AS (
+                SELECT c.tableoid, c.ctid, c.targets, c.messages
+                FROM pushes p JOIN delivery_chunks c ON c.push_id = p.id
+                    AND c.day = (p.created_at AT TIME ZONE 'UTC')::date
+                WHERE p.id = ANY ($1::uuid[]) AND c.targets && $2::text[]
+                    AND EXISTS (SELECT FROM unnest($2::text[]) AS t(target)
+                        WHERE c.first_id <= t.target AND c.last_id >= t.target)
+                FOR UPDATE OF c
+            ), without AS (
+                SELECT f.tableoid, f.ctid, m.*
+                FROM found f CROSS JOIN LATERAL (
+                    SELECT array_agg(CASE WHEN NOT i.is_erased THEN i.target END ORDER BY i.number) AS targets,
+                        CASE WHEN f.messages IS NOT NULL THEN
+                            array_agg(CASE WHEN NOT i.is_erased THEN i.message END ORDER BY i.number)
+                        END AS messages,
+                        min(i.target) FILTER (WHERE NOT i.is_erased) AS first_id,
+                        max(i.target) FILTER (WHERE NOT i.is_erased) AS last_id,
+                        count(*) FILTER (WHERE i.is_erased) AS erased
+                    FROM (SELECT n.*, coalesce(n.target = ANY ($2::text[]), false) AS is_erased
+                        FROM unnest(f.targets, f.messages) WITH ORDINALITY
+                            AS n(target, message, number)) i) m
+            ), changed AS (
+                UPDATE delivery_chunks c SET targets = w.targets, messages = w.messages,
+                    first_id = w.first_id, last_id = w.last_id
+                FROM without w WHERE c.tableoid = w.tableoid AND c.ctid = w.ctid
+                RETURNING w.erased
+            )
+            SELECT coalesce(sum(erased), 0)::bigint AS erased FROM changed
+            """,
+            [.uuidArray(pushIDs), .textArray(targets)]
+        ).first?.integer("erased") ?? 0
+    }
+}
