@@ -15,8 +15,11 @@ bench_events() {
     take_turns events -- our_events -- h2load_alone
     stop_dispatcher events
     compare events per_second "events, each for one device" h2load /s least 0.12
-    compare events dispatcher_cpu "events, dispatcher's CPU" h2load ns most 12
-    figure events postgres_cpu "events, Postgres' CPU" ns - 0
+    compare events dispatcher_cpu "events, dispatcher's CPU" h2load ns most 5
+    figure events postgres_cpu "events, Postgres' CPU" ns most 40000
+    # Half of what a push, a delivery and a key of their own took.
+    figure events wal "events, write-ahead log each" B most 1550
+    figure events bytes "events, kept each" B most 850
     figure events broker_cpu "events, broker's CPU" ns - 0
     rate="$(jq -s 'map(.per_second) | sort | .[length / 2 | floor] / 2 | floor' \
         "$run_folder/events.ours")"
@@ -26,37 +29,70 @@ bench_events() {
     start_dispatcher events "https://localhost:$sink_port"
     events_at 500 1 >/dev/null
     take_turns latency -- events_at "$rate" 10 -- true
-    latency_rows latency "at $rate events/s" 20
+    latency_rows latency "at $rate events/s" 15 50
+    stages latency "at $rate events/s"
+    take_turns steady -- events_at 2000 10 -- true
+    latency_rows steady "at 2000 events/s" 8 -
     rounds=3
     take_turns beside-broadcast -- events_beside_broadcast -- true
-    latency_rows beside-broadcast "beside a broadcast" 50
+    latency_rows beside-broadcast "beside a broadcast" 40 -
     stop_dispatcher events
     measure_beside_hanging
     stop_service "$sink_pid"
 }
 
-# latency_rows NAME TITLE BOUND: event to provider; the bound is the p99's.
+# latency_rows NAME TITLE P99 P999: event to provider, with the bounds of both; `-`: none.
 latency_rows() {
     figure "$1" p50 "p50 $2" ms - 0
     figure "$1" p99 "p99 $2" ms most "$3"
-    figure "$1" p999 "p99.9 $2" ms - 0
+    if [[ "$4" == - ]]; then
+        figure "$1" p999 "p99.9 $2" ms - 0
+    else
+        figure "$1" p999 "p99.9 $2" ms most "$4"
+    fi
+}
+
+# stages NAME TITLE: where the time went since this dispatcher started, from the buckets of its
+# histogram: the upper end of the one that the 99th of a hundred is in.
+stages() {
+    local stage
+    curl -sf "http://127.0.0.1:${dispatcher_port[events]}/metrics" |
+        grep '^push_event_stage_seconds_bucket' >"$stack/stages"
+    for stage in fetched looked_up rendered handed_over on_the_wire answered acknowledged written; do
+        awk -v stage="stage=\"$stage\"" 'index($0, stage) {
+                match($0, /le="[^"]*"/)
+                bound[++count] = substr($0, RSTART + 4, RLENGTH - 5)
+                below[count] = $NF
+            }
+            END {
+                if (!count) exit
+                for (i = 1; below[i] < 0.99 * below[count]; i++) {}
+                printf "{\"%s\": %s}\n", "p99", bound[i] == "+Inf" ? 60000 : bound[i] * 1000
+            }' "$stack/stages" >"$run_folder/stage-$stage.ours"
+        if [[ -s "$run_folder/stage-$stage.ours" ]]; then
+            figure "stage-$stage" p99 "p99 of the stage $stage, at most, $2" ms - 0
+        fi
+    done
 }
 
 # our_events: one round of `count` events, written as fast as Kafka takes them. From the first to the
 # last outcome recorded.
 our_events() {
-    local before cpu written
+    local before cpu written wal empty
     when_closed clear_books
+    wal="$(wal_now)"
+    empty="$(books_bytes)"
     before="$(settled_deliveries)"
     cpu="$(cpu_now constant)"
     written="$("$bench" events "$app" "$requests_topic" "round-$((++runs))" "$size" "$count" 0)"
     wait_until_settled $((before + count))
     cpu="$(cpu_since "$cpu" constant "$count")"
-    jq -n --argjson count "$count" --argjson cpu "$cpu" --argjson written "$written" \
+    jq -n --argjson count "$count" --argjson cpu "$cpu" \
+        --argjson books "$(books_since "$wal" "$empty" "$count")" --argjson written "$written" \
         --argjson to "$(sql "SELECT extract(epoch FROM max(finished_at)) * 1e6 FROM all_pushes")" \
         --argjson delivered "$(sql 'SELECT count(*) FROM all_deliveries WHERE state = 1')" '
         if $delivered != $count then error("\($delivered) of \($count) events were delivered")
-        else {per_second: ($count * 1e6 / ($to - $written.first))} + $cpu end'
+        else {per_second: ($count * 1e6 / ($to - $written.first))} + $cpu + $books end'
 }
 
 # What the dispatcher has settled since it started, whatever the outcome.
@@ -152,7 +188,7 @@ measure_beside_hanging() {
     stop_service "$writer"
     stop_dispatcher events
     clear_books
-    latency_rows beside-hanging "beside a hanging app" 50
+    latency_rows beside-hanging "beside a hanging app" 20 -
 }
 
 # when_closed COMMAND…: runs it once no push is open.

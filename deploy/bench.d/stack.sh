@@ -99,6 +99,22 @@ size_name() {
 # clear_books: every round finds the tables of pushes and deliveries empty.
 clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys, event_pushes, delivery_chunks CASCADE'; }
 
+# books_bytes: what pushes, deliveries and the keys of events take, with their indexes.
+books_bytes() {
+    sql "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relkind = 'r'
+        AND c.relname ~ '^(pushes|event_keys|event_pushes|deliveries|delivery_chunks)(_default|_[0-9]{8})?\$'"
+}
+
+# wal_now: how many bytes of write-ahead log there were so far.
+wal_now() { sql "SELECT pg_current_wal_insert_lsn() - '0/0'"; }
+
+# books_since WAL BYTES COUNT: what a push or delivery cost of either, as cpu_since's figures are.
+books_since() {
+    jq -nc --argjson wal "$(wal_now)" --argjson before "$1" --argjson bytes "$(books_bytes)" \
+        --argjson empty "$2" --argjson count "$3" \
+        '{wal: (($wal - $before) / $count), bytes: (($bytes - $empty) / $count)}'
+}
+
 # ── Processes ───────────────────────────────────────────────────────────────────────────────────
 
 # start_apns NAME [KEEPALIVE [LOG]]: nginx on `nginx_port[NAME]`, with one worker, which answers every
