@@ -202,7 +202,8 @@ write_events() {
     events_pid=$started
 }
 
-settled_singles() { sql 'SELECT coalesce(sum(targeted - pending), 0) FROM all_pushes'; }
+# The table that has them all is another before an upgrade.
+settled_singles() { sql "SELECT coalesce(sum(targeted - pending), 0) FROM ${books:-all_pushes}"; }
 
 # wait_for_singles COUNT: until so many are settled.
 wait_for_singles() {

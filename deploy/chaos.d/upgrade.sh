@@ -1,0 +1,141 @@
+# A Carillon that goes from one version to the next while it works. Sourced by deploy/chaos.
+# shellcheck shell=bash
+
+# Events and broadcasts of two sizes, first with the version before alone; then while the new one
+# migrates, works beside it, and goes on alone after a kill.
+scenario_upgrade() {
+    local app=upgrade start=$SECONDS old new="$bin"
+    local stack_database="${stack_database%/*}/upgrade"
+    local -x DATABASE_URL="$stack_database" KAFKA_TOPIC_PREFIX="${KAFKA_TOPIC_PREFIX}upgrade-"
+    local -x KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}dispatcher"
+    local requests_topic="${KAFKA_TOPIC_PREFIX}push.requests" bin size=$events books=pushes
+    if [[ -z "$before" ]]; then
+        say "  SKIPPED: --before names no version to come from"
+        return
+    fi
+    old="$(cd "$before" && swift build -c release --show-bin-path)"
+    [[ -x "$old/carillon" && -x "$old/carillon-dispatcher" ]] ||
+        fail "$before has no carillon and carillon-dispatcher in $old: build them first"
+    "$(postgres_bin)/psql" -X -q -c 'CREATE DATABASE upgrade' "${stack_database%/*}/postgres"
+    bin="$old"
+    carillon migrate >"$run_folder/migrate-before.log"
+    begin_upgrade "$app"
+
+    start_dispatcher 0 "$(apns_origin "$app")"
+    broadcast "$app" before
+    write_events "$app" before 1500
+    finished_push "$app" before >"$stack/push"
+    upgrade_events_end "$events"
+    say "  $(schema_version) is the schema of the version before; it has sent $events events and a broadcast"
+
+    write_events "$app" across 1000
+    broadcast "$app" across
+    wait_for_singles $((events * 2 + events / 3))
+    bin="$new"
+    carillon migrate >"$run_folder/migrate-after.log"
+    books=all_pushes
+    start_dispatcher 1 "$(apns_origin "$app")"
+    say "  migrated to $(schema_version), and one of the new version beside it, after $((SECONDS - start)) s"
+    wait_for_singles $((events * 2 + events))
+    kill_dispatcher 0
+    unset "dispatcher_pid[0]" "dispatcher_port[0]"
+    say "  kill -9 of the version before, at $(settled_singles) settled"
+    finished_push "$app" across >"$stack/push"
+    upgrade_events_end $((4 * events))
+    broadcast "$app" after
+    finished_push "$app" after >"$stack/push"
+    write_events "$app" after 1500
+    upgrade_events_end $((6 * events))
+
+    promise_upgrade "$app"
+    promise_erased "$app"
+    promise_dropped
+    stop_dispatcher 1
+    say "  done after $((SECONDS - start)) s"
+}
+
+schema_version() { sql 'SELECT max(version) FROM carillon_schema'; }
+
+begin_upgrade() {
+    in_flight="${DISPATCH_IN_FLIGHT:-4096}"
+    singles_paths="$stack/paths-$1"
+    start_apns "$1" 100000000 "$singles_paths"
+    create_app "$1" "$events"
+}
+
+# upgrade_events_end SETTLED: waits until all events are written and so many deliveries settled.
+upgrade_events_end() {
+    wait "$events_pid" || fail "not all events were written: $(cat "$run_folder/events.log")"
+    forget "$events_pid"
+    wait_for_singles "$1"
+}
+
+# promise_upgrade APP: three events and three broadcasts for each installation.
+promise_upgrade() {
+    local event push
+    # nginx keeps lines for a second.
+    sleep 2
+    say "  rows: $(sql "SELECT (SELECT count(*) FROM pushes) || ' pushes and ' || (SELECT count(*) FROM deliveries)
+        || ' deliveries as before, ' || (SELECT count(*) FROM event_pushes) || ' events and '
+        || (SELECT count(*) FROM delivery_chunks) || ' chunks'")"
+    promise "every push is there once, and balances" "$(sql "SELECT (count(*) = 3 * $events + 3
+        AND count(DISTINCT event_id) = count(*) AND bool_and(pending = 0 AND targeted = delivered))::int
+        FROM all_pushes WHERE app = '$1'")"
+    promise "every delivery is there once" "$(sql "SELECT (count(*) = 6 * $events
+        AND count(DISTINCT (push_id, target)) = count(*) AND bool_and(state = 1))::int
+        FROM all_deliveries WHERE app = '$1'")"
+    for event in before across after; do
+        push="$(recounted "$event")"
+        promise "the broadcast '$event' agrees with what is counted of it" "$(jq --argjson count "$events" '
+            if .recount.agrees and .delivered == $count then 1 else 0 end' <<<"$push")"
+        push="$(carillon push show --app "$1" --event "$event-7" --json)"
+        promise "the event '$event' is shown" "$(jq 'if .delivered == 1 and .status == "done" then 1
+            else 0 end' <<<"$push")"
+    done
+    promise "every installation was sent to $(wc -l <"$singles_paths") times in all, 6 at least" \
+        "$(sed 's|^/3/device/||; s| .*||' "$singles_paths" | LC_ALL=C sort | uniq -c |
+            awk -v count="$events" '$1 >= 6 { good++ } END { print good == count }')"
+}
+
+# promise_erased APP: nothing of an erased device is in a dump, of neither version.
+promise_erased() {
+    local id token
+    id="$(sql "SELECT object_id FROM installations WHERE app = '$1' ORDER BY 1 OFFSET 8 LIMIT 1")"
+    token="$(sql "SELECT token FROM installations WHERE app = '$1' AND object_id = '$id'")"
+    carillon erase "$1" --installation "$id" --json >"$stack/receipt"
+    say "  erased: $(jq -c .erased "$stack/receipt")"
+    promise "six deliveries of a device are erased, of both kinds" \
+        "$(jq 'if .erased.deliveries == 6 then 1 else 0 end' "$stack/receipt")"
+    promise "and a dump of the database knows neither its id nor its token" "$(
+        "$(postgres_bin)/pg_dump" "$stack_database" |
+            awk -v id="$id" -v token="$token" 'index($0, id) || index($0, token) { found++ } END { print !found }'
+    )"
+    promise "the books agree still" "$(recounted before | jq 'if .recount.agrees then 1 else 0 end')"
+}
+
+# Moves all days back, and lets the dispatcher keep house: what is over goes with its day.
+promise_dropped() {
+    local table
+    stop_dispatcher 1
+    for table in deliveries delivery_chunks event_pushes; do
+        sql "DO \$\$ BEGIN EXECUTE format('CREATE TABLE ${table}_%s PARTITION OF $table
+            FOR VALUES FROM (%L) TO (%L)', to_char(now() AT TIME ZONE 'UTC' - interval '10 days', 'YYYYMMDD'),
+            (now() AT TIME ZONE 'UTC' - interval '10 days')::date,
+            (now() AT TIME ZONE 'UTC' - interval '9 days')::date); END \$\$"
+        sql "UPDATE $table SET day = day - 10, created_at = created_at - interval '10 days'"
+    done
+    sql "UPDATE shards SET day = day - 10"
+    sql "UPDATE pushes SET created_at = created_at - interval '10 days',
+        updated_at = updated_at - interval '10 days', finished_at = finished_at - interval '10 days'"
+    sql "UPDATE event_keys SET created_at = created_at - interval '10 days'"
+    start_dispatcher 1 "$(apns_origin upgrade)" DELIVERY_RETENTION=2d IDEMPOTENCY_RETENTION=1d PUSH_RETENTION=2d
+    promise "what is over is dropped with its day, of both kinds" "$(
+        wait_for "${dispatcher_pid[1]}" 120 nothing_is_left && echo 1 || echo 0
+    )"
+}
+
+nothing_is_left() {
+    [[ "$(sql "SELECT (SELECT count(*) FROM all_pushes) + (SELECT count(*) FROM deliveries)
+        + (SELECT count(*) FROM delivery_chunks) + (SELECT count(*) FROM event_pushes)
+        + (SELECT count(*) FROM event_keys)")" == 0 ]]
+}
