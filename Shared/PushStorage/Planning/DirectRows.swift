@@ -81,16 +81,21 @@ enum DirectRows {
         """
     }
 
+    /// The names `w`, each with its push `p`.
+    static let named = """
+        unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
+        JOIN pushes p ON p.id = w.push_id
+        """
+
     /// The rows themselves, for `columns` and `last_reason`. `$1` to `$4`: the pushes, the names, the
     /// owner, and what the pushes have placeholders for.
-    static func byInstallation(_ times: RowTimes) -> String {
+    static func byInstallation(_ times: RowTimes, of named: String = named) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
             CASE WHEN i.reachable THEN NULL
                 WHEN i.valid THEN 'the installation has no device token'
                 ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
-        FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
-        JOIN pushes p ON p.id = w.push_id
+        FROM \(named)
         CROSS JOIN LATERAL (
             SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.valid,
                 n.invalid_reason, n.created_at, n.time_zone,
@@ -116,11 +121,10 @@ enum DirectRows {
     }
 
     /// The rows themselves, for `columns`.
-    static func byIdentity(_ times: RowTimes) -> String {
+    static func byIdentity(_ times: RowTimes, of named: String = named) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint
-        FROM unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
-        JOIN pushes p ON p.id = w.push_id
+        FROM \(named)
         JOIN installations i ON i.app = p.app AND i.identity = w.name
         WHERE i.valid AND i.token IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
@@ -158,8 +162,15 @@ enum DirectRows {
         ]
     }
 
+    /// The tokens `w`, each with its push `p`.
+    static let tokens = """
+        unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+            WITH ORDINALITY AS w(push_id, provider, token, environment, place)
+        JOIN pushes p ON p.id = w.push_id
+        """
+
     /// The rows of tokens, for `columns`.
-    static func byToken(_ times: RowTimes) -> String {
+    static func byToken(_ times: RowTimes, of tokens: String = tokens) -> String {
         """
         SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
             (p.created_at AT TIME ZONE 'UTC')::date, p.id,
@@ -168,9 +179,7 @@ enum DirectRows {
                 ELSE p.environment END,
             w.environment <> '', w.token, NULL::text, NULL::text, p.lane, \(times.expires),
             \(times.due), \(times.begins), NULL::json, $5::bigint
-        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-            WITH ORDINALITY AS w(push_id, provider, token, environment, place)
-        JOIN pushes p ON p.id = w.push_id
+        FROM \(tokens)
         ORDER BY p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex')
         """
     }

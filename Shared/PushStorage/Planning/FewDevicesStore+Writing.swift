@@ -117,7 +117,8 @@ extension FewDevicesStore {
     }
 
     // One that was cancelled on its way stays cancelled; what is left of it is due at once, to be
-    // suppressed by whoever claims it.
+    // suppressed by whoever claims it. IS TRUE: asked of a hashed list, not joined, for which `IndexPlan`
+    // would leave no way but to read all for each.
     private static func rows(_ pushes: [SentPush], _ session: Int) -> (String, [PostgresValue]) {
         let ends = pushes.map { SentEnds($0) }
         func counts(_ outcome: Outcome) -> PostgresValue {
@@ -161,7 +162,8 @@ extension FewDevicesStore {
                     d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, 0,
                     d.expires_at, d.created_at, d.template_values, d.state, d.attempts, d.unanswered,
                     d.status, d.reason, d.message_id,
-                    CASE WHEN m.status = \(PushStatus.cancelled.sql) THEN now()
+                    CASE WHEN (d.push_id IN (SELECT id FROM made
+                            WHERE status = \(PushStatus.cancelled.sql))) IS TRUE THEN now()
                         ELSE coalesce(d.due_at, now()) END,
                     CASE WHEN d.is_open THEN $40::bigint END
                 FROM unnest($18::date[], $19::uuid[], $20::text[], $21::text[], $22::text[],
@@ -173,7 +175,7 @@ extension FewDevicesStore {
                         environment_explicit, token, locale, apns_topic, expires_at, created_at,
                         template_values, state, attempts, unanswered, status, reason, message_id,
                         due_at, is_open)
-                JOIN made m ON m.id = d.push_id
+                WHERE (d.push_id IN (SELECT id FROM made)) IS TRUE
             )
             SELECT id FROM made
             """,

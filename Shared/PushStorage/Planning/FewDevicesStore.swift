@@ -64,32 +64,27 @@ package struct FewDevicesStore: Sendable {
         _ transaction: PostgresTransaction
     ) async throws -> [String: [Delivery]] {
         let audience = DirectAudience(pushes, members)
-        let named = pushes.filter { !$0.request.namesNobody }
-        let list: [PostgresValue] = [
-            .uuidArray(named.map(\.id)), .textArray(named.map(\.app)),
-            .textArray(named.map(\.request.environment.rawValue)),
-            .timestampArray(named.map { $0.expiresAt?.microseconds }),
-        ]
+        let byID = Dictionary(pushes.map { ($0.id, $0) }) { first, _ in first }
         var statements: [(String, [PostgresValue])] = []
-        for (rows, columns, names) in [
-            (
-                DirectRows.byInstallation, DirectRows.columns + ", last_reason",
-                audience.installations
-            ),
-            (DirectRows.byIdentity, DirectRows.columns, audience.identities),
-        ] where !names.isEmpty {
-            var parameters: [PostgresValue] = [
-                .uuidArray(names.map(\.pushID)), .textArray(names.map(\.name)), .null,
-                .textArray(names.map(\.templateFields)),
-            ]
-            let times = RowTimes(nil, zone: "NULL::text", &parameters)
-            statements.append((select(rows(times), columns, after: 4), parameters + list))
+        let (installations, identities) = (audience.installations, audience.identities)
+        if !installations.isEmpty {
+            let sql = DirectRows.byInstallation(times(), of: named)
+            statements.append(
+                (select(sql, DirectRows.columns + ", last_reason"), parameters(installations, byID))
+            )
+        }
+        if !identities.isEmpty {
+            let sql = DirectRows.byIdentity(times(), of: named)
+            statements.append((select(sql, DirectRows.columns), parameters(identities, byID)))
         }
         if !audience.tokens.isEmpty {
-            var parameters = DirectRows.parameters(of: audience.tokens, owner: nil)
-            let times = RowTimes(nil, zone: "NULL::text", &parameters)
+            let sql = DirectRows.byToken(times(), of: tokens)
+            let parameters = DirectRows.parameters(of: audience.tokens, owner: nil)
             statements.append(
-                (select(DirectRows.byToken(times), DirectRows.columns, after: 5), parameters + list)
+                (
+                    select(sql, DirectRows.columns),
+                    parameters + pushColumns(audience.tokens.map(\.pushID), byID)
+                )
             )
         }
         guard !statements.isEmpty else { return [:] }
@@ -103,32 +98,63 @@ package struct FewDevicesStore: Sendable {
         return found
     }
 
-    /// The rows that `DirectRows` would write, of pushes that have none: they stand in for the table.
-    private static func select(_ rows: String, _ columns: String, after last: Int) -> String {
+    // Each name comes with its push, as its columns: a table of the pushes would be joined to the names by
+    // reading it once for each, as `IndexPlan` leaves no other way.
+    private static let named = """
+        unnest($1::uuid[], $2::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[])
+            AS w(push_id, name, template, app, push_environment, push_expires_at)
+        \(push)
+        """
+    private static let tokens = """
+        unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $6::text[], $7::text[], $8::timestamptz[])
+            WITH ORDINALITY AS w(push_id, provider, token, environment, app, push_environment,
+                push_expires_at, place)
+        \(push)
+        """
+    private static let push = """
+        CROSS JOIN LATERAL (
+            SELECT w.push_id AS id, w.app, w.push_environment AS environment,
+                w.push_expires_at AS expires_at, date_trunc('milliseconds', now()) AS created_at,
+                now() AS planned_until, 0 AS lane) p
+        """
+
+    /// No push here waits for a time.
+    private static func times() -> RowTimes {
+        var nothing: [PostgresValue] = []
+        return RowTimes(nil, zone: "NULL::text", &nothing)
+    }
+
+    private static func parameters(
+        _ names: [DirectAudience.Named],
+        _ pushes: [String: NewPush]
+    ) -> [PostgresValue] {
+        [
+            .uuidArray(names.map(\.pushID)), .textArray(names.map(\.name)), .null,
+            .textArray(names.map(\.templateFields)),
+        ] + pushColumns(names.map(\.pushID), pushes)
+    }
+
+    private static func pushColumns(
+        _ ids: [String],
+        _ pushes: [String: NewPush]
+    ) -> [PostgresValue] {
+        [
+            .textArray(ids.map { pushes[$0]?.app }),
+            .textArray(ids.map { pushes[$0]?.request.environment.rawValue }),
+            .timestampArray(ids.map { pushes[$0]?.expiresAt?.microseconds }),
+        ]
+    }
+
+    /// The rows that `DirectRows` would write, of pushes that have none.
+    private static func select(_ rows: String, _ columns: String) -> String {
         let reason =
             columns.hasSuffix("last_reason") ? "d.last_reason" : "NULL::text AS last_reason"
         return """
-            WITH pushes AS MATERIALIZED (
-                SELECT id, app, environment, expires_at, date_trunc('milliseconds', now()) AS created_at,
-                    now() AS planned_until, 0 AS lane
-                FROM unnest($\(last + 1)::uuid[], $\(last + 2)::text[], $\(last + 3)::text[],
-                    $\(last + 4)::timestamptz[]) AS i(id, app, environment, expires_at)
-            )
             SELECT d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
                 d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
                 0 AS attempts, 0 AS unanswered, d.expires_at, d.created_at, \(reason),
                 d.template_values, NULL::integer AS badge
             FROM (\(rows)) AS d(\(columns))
             """
-    }
-}
-
-extension PushRequest {
-    fileprivate var namesNobody: Bool {
-        switch audience {
-        case .tokens(let tokens): tokens.isEmpty
-        case .installations(let selectors): selectors.selectsNobody
-        case .topic: true
-        }
     }
 }
