@@ -10,11 +10,22 @@ struct EventBatch {
         var reason: DeadLetterReason
     }
 
-    /// An event with the push that it becomes, and the record to fall back on.
-    struct Usable: Equatable {
-        var pushID: String
-        var event: PushEvent
-        var record: IncomingRecord
+    /// An event with the push that it becomes, and the record to fall back on. A reference: it is handed
+    /// on from list to list.
+    final class Usable: Equatable, Sendable {
+        let pushID: String
+        let event: PushEvent
+        let record: IncomingRecord
+
+        init(pushID: String, event: PushEvent, record: IncomingRecord) {
+            self.pushID = pushID
+            self.event = event
+            self.record = record
+        }
+
+        static func == (one: Usable, other: Usable) -> Bool {
+            one.pushID == other.pushID && one.event == other.event && one.record == other.record
+        }
     }
 
     private(set) var unusable: [Unusable] = []

@@ -17,7 +17,8 @@ struct OwnedDelivery {
     /// How its provider fares, with the rows that wait for it.
     typealias Health = ProviderHealth<OwnedDelivery>
 
-    let delivery: Delivery
+    /// A reference: it is handed on a dozen times, and a copy of a delivery counts a dozen texts.
+    private let member: ShardMember
     let context: PushContext
     let session: Int
     let health: Health
@@ -44,13 +45,15 @@ struct OwnedDelivery {
     }
 
     init(_ delivery: Delivery, context: PushContext, session: Int, health: Health) {
-        self.delivery = delivery
+        member = ShardMember(delivery)
         self.context = context
         self.session = session
         self.health = health
         attempts = delivery.attempts
         unanswered = delivery.unanswered
     }
+
+    var delivery: Delivery { member.delivery }
 
     var use: FlightBudget.Use { FlightBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
 }

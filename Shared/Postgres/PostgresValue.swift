@@ -99,7 +99,11 @@ extension PostgresValue {
             }
         case .jsonArray(let values):
             try appendArray(values, to: &bytes) { value, bytes throws(PostgresError) in
-                try appendQuoted(value.text, to: &bytes)
+                bytes.append(UInt8(ascii: "\""))
+                let start = bytes.count
+                value.write(into: &bytes)
+                try escape(from: start, in: &bytes)
+                bytes.append(UInt8(ascii: "\""))
             }
         case .timestampArray(let values):
             try appendArray(values, to: &bytes) { value, bytes in
@@ -161,14 +165,40 @@ private func appendArray<Element>(
 
 private func appendQuoted(_ text: String, to bytes: inout [UInt8]) throws(PostgresError) {
     bytes.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
-        if byte == 0 {
-            throw PostgresError(.encoding, "a text parameter holds a NUL character")
-        }
-        if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-            bytes.append(UInt8(ascii: "\\"))
-        }
-        bytes.append(byte)
-    }
+    let start = bytes.count
+    bytes.append(contentsOf: text.utf8)
+    try escape(from: start, in: &bytes)
     bytes.append(UInt8(ascii: "\""))
+}
+
+/// Makes what was appended the inside of a quoted element. It is copied whole, looked over once, and moved
+/// from its end on where something in it needs a backslash: JSON in an array is most of what is encoded.
+private func escape(from start: Int, in bytes: inout [UInt8]) throws(PostgresError) {
+    let end = bytes.count
+    var (special, hasNUL) = (0, false)
+    unsafe bytes.withUnsafeBufferPointer { bytes in
+        for index in start..<end {
+            let byte = unsafe bytes[index]
+            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { special += 1 }
+            if byte == 0 { hasNUL = true }
+        }
+    }
+    guard !hasNUL else {
+        throw PostgresError(.encoding, "a text parameter holds a NUL character")
+    }
+    guard special > 0 else { return }
+    bytes.append(contentsOf: repeatElement(0, count: special))
+    unsafe bytes.withUnsafeMutableBufferPointer { bytes in
+        var (from, to) = (end, end + special)
+        while from < to {
+            from -= 1
+            to -= 1
+            let byte = unsafe bytes[from]
+            unsafe bytes[to] = byte
+            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
+                to -= 1
+                unsafe bytes[to] = UInt8(ascii: "\\")
+            }
+        }
+    }
 }

@@ -63,13 +63,14 @@ package enum SentDelivery: Sendable {
     case open
 }
 
-/// A push for few devices, to be written down.
-package struct SentPush: Sendable {
-    package var push: NewPush
+/// A push for few devices, to be written down. A reference: it is sorted and sifted on its way, and a copy
+/// would count a dozen texts.
+package final class SentPush: Sendable {
+    package let push: NewPush
     /// As it was looked up.
-    package var createdAt: Instant
-    package var hasRow: Bool
-    package var deliveries: [(delivery: Delivery, end: SentDelivery)]
+    package let createdAt: Instant
+    package let hasRow: Bool
+    package let deliveries: [(delivery: Delivery, end: SentDelivery)]
 
     package init(
         push: NewPush,
