@@ -90,6 +90,28 @@ extension PostgresPool {
     package func transaction<Value: Sendable>(
         _ body: @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
+        try await lend { transaction in
+            let value = try await body(transaction)
+            try Task.checkCancellation()
+            try await transaction.commit()
+            return value
+        }
+    }
+
+    /// Runs statements between BEGIN and COMMIT, in one round trip: none may depend on another's result.
+    ///
+    /// - Returns: A result for each.
+    /// - Throws: As the other `transaction`.
+    package func transaction(
+        of statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
+        try await lend { try await $0.complete(statements) }
+    }
+
+    /// `body` ends the transaction, but where it throws.
+    private func lend<Value: Sendable>(
+        _ body: @Sendable (PostgresTransaction) async throws -> Value
+    ) async throws -> Value {
         let connection: PostgresConnection
         do {
             connection = try await acquire()
@@ -100,8 +122,6 @@ extension PostgresPool {
         let transaction = PostgresTransaction(connection)
         do {
             let value = try await body(transaction)
-            try Task.checkCancellation()
-            try await transaction.commit()
             giveBack(connection)
             count("ok")
             return value

@@ -54,8 +54,7 @@ package actor PostgresTransaction {
         case .ended: throw PostgresError(.usage, "the transaction has ended")
         }
         if statements.isEmpty { return [] }
-        // Encoded here, too, so that a value that cannot be sent leaves the pipeline alone.
-        for statement in statements { try connection.parameters.encode(statement.parameters) }
+        try Self.check(statements)
         state = .open
         do {
             let begin = first ? [(sql: "BEGIN", parameters: [PostgresValue]())] : []
@@ -69,6 +68,43 @@ package actor PostgresTransaction {
             let failure = (error as? PostgresError) ?? PostgresError(.usage, "cancelled")
             if case .open = state { state = .failed(failure) }
             throw error
+        }
+    }
+
+    /// All that the transaction does, with its COMMIT, in one round trip: for statements that do not
+    /// depend on each other's results.
+    ///
+    /// - Returns: A result for each.
+    /// - Throws: The first error; then none of them has happened.
+    func complete(
+        _ statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
+        guard case .new = state else {
+            throw PostgresError(.usage, "the transaction has begun")
+        }
+        try Self.check(statements)
+        state = .open
+        do {
+            let results = try await send(
+                [("BEGIN", [])] + statements + [("COMMIT", [])],
+                isCancellable: true
+            )
+            try requireCommit(results.last)
+            return Array(results.dropFirst().dropLast())
+        } catch {
+            if case .open = state {
+                state = .failed((error as? PostgresError) ?? PostgresError(.usage, "cancelled"))
+            }
+            throw error
+        }
+    }
+
+    /// A value that cannot be sent leaves the pipeline alone.
+    private static func check(
+        _ statements: [(sql: String, parameters: [PostgresValue])]
+    ) throws(PostgresError) {
+        for statement in statements {
+            for parameter in statement.parameters { try parameter.check() }
         }
     }
 
@@ -113,8 +149,12 @@ package actor PostgresTransaction {
             state = .failed((error as? PostgresError) ?? .closed)
             throw error
         }
+        try requireCommit(results.first)
+    }
+
+    private func requireCommit(_ result: PostgresResult?) throws {
         state = .ended
-        guard results.first?.command == "COMMIT" else {
+        guard result?.command == "COMMIT" else {
             throw PostgresError(
                 .server,
                 "the transaction had failed and was rolled back",

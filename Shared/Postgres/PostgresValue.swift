@@ -116,6 +116,24 @@ extension PostgresValue {
     }
 }
 
+extension PostgresValue {
+    /// - Throws: `PostgresError.encoding` where a text of it has a NUL: what `write` would throw.
+    func check() throws(PostgresError) {
+        switch self {
+        case .text(let text), .uuid(let text): try refuseNUL(in: text)
+        case .textArray(let texts), .uuidArray(let texts):
+            for case let text? in texts { try refuseNUL(in: text) }
+        default: break
+        }
+    }
+}
+
+private func refuseNUL(in text: String) throws(PostgresError) {
+    if text.utf8.contains(0) {
+        throw PostgresError(.encoding, "a text parameter holds a NUL character")
+    }
+}
+
 private let hexDigits = Array("0123456789abcdef".utf8)
 
 private func append(_ text: String, to bytes: inout [UInt8]) throws(PostgresError) {

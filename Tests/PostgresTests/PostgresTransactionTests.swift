@@ -36,6 +36,34 @@ struct PostgresTransactionTests {
         }
     }
 
+    @Test(
+        "Statements that go at once with their COMMIT are all there, or none, and the connection goes on"
+    )
+    func complete() async throws {
+        try await withTable { test in
+            let results = try await test.pool.transaction(of: [
+                ("INSERT INTO t VALUES ($1)", [1]), ("SELECT sum(n) FROM t", []),
+            ])
+            #expect(results.count == 2)
+            #expect(try results[1][0].integer(0) == 1)
+            #expect(try await count(test) == 1)
+            let error = try await postgresError {
+                _ = try await test.pool.transaction(of: [
+                    ("INSERT INTO t VALUES (2)", []), ("INSERT INTO t VALUES (1)", []),
+                    ("INSERT INTO t VALUES (3)", []),
+                ])
+            }
+            #expect(error.sqlState == "23505")
+            let refused = try await postgresError {
+                _ = try await test.pool.transaction(of: [
+                    ("INSERT INTO t VALUES (4)", []), ("SELECT $1::text", ["a\u{0}"]),
+                ])
+            }
+            #expect(refused.kind == .encoding)
+            #expect(try await count(test) == 1)
+        }
+    }
+
     @Test("An error that leaves the body rolls back, and the connection is used again")
     func rollsBack() async throws {
         try await withTable { test in

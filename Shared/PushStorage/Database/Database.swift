@@ -94,10 +94,24 @@ final class Database: Sendable {
     func transaction<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
+        try await again { pool in try await pool.transaction(body) }
+    }
+
+    /// One transaction and one round trip, of statements none of which depends on another's result. What
+    /// collided with another is tried again, a few times.
+    func transaction(
+        of statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
+        try await again { pool in try await pool.transaction(of: statements) }
+    }
+
+    private func again<Value: Sendable>(
+        _ body: (PostgresPool) async throws -> Value
+    ) async throws -> Value {
         var attempt = 1
         while true {
             do {
-                return try await pool.transaction(body)
+                return try await body(pool)
             } catch let error as PostgresError {
                 let collided = ["40001", "40P01", "23505"].contains(error.sqlState ?? "")
                 guard collided, attempt < 4 else { throw StorageError(error) }
