@@ -93,7 +93,7 @@ extension DeliveryEngine {
         let isLoaded =
             isCurrent(session)
             ? await loadCredentials(of: Set(events.map(\.push.app)), session: session) : false
-        flight.keepPromise(room)
+        defer { flight.keepPromise(room) }
         guard isLoaded else { return self.events.drop(events) }
         var deliveries: [OwnedDelivery] = []
         for event in events where event.begin(session: session) {

@@ -22,7 +22,7 @@ struct DispatcherGround {
         loop = runtime.mainLoop
         connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
         var storage = configuration.database
-        storage.connections = 8
+        storage.connections = 14
         storage.applicationName = connectionsName
         // Below the lease, so that the locks of a replica that is stopped end before it does.
         storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)

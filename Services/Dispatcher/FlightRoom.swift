@@ -56,6 +56,8 @@ final class FlightRoom: @unchecked Sendable {
 
     func hasRoom(in lane: Lane, count: Int) -> Bool {
         guard session.current != nil, !(lane == .direct && isPressed()) else { return false }
+        // Who looks up stands before those that are sent: where many do, their events come all at once.
+        if lane == .direct, promised > 0, promised + count > budget.total / 8 { return false }
         let room = free(in: lane)
         if room > 0, room >= count || room * 4 >= budget.total { return true }
         // Nobody waits for what slow providers have.
@@ -78,7 +80,10 @@ final class FlightRoom: @unchecked Sendable {
     func promise(_ count: Int) { promised += count }
 
     /// He takes them now, or does not need them.
-    func keepPromise(_ count: Int) { promised = max(0, promised - count) }
+    func keepPromise(_ count: Int) {
+        promised = max(0, promised - count)
+        wakeWaiters()
+    }
 
     /// Slots were given back: whoever waits for one looks again.
     func roomAppeared() {

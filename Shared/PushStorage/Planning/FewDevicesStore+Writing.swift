@@ -250,7 +250,13 @@ extension SentPush {
                 if settlement.attempts != 1 { object["a"] = JSONValue(settlement.attempts) }
                 if let status = settlement.status { object["c"] = JSONValue(status) }
                 if let reason = settlement.reason { object["r"] = .string(reason) }
-                if let id = settlement.providerMessageID { object["m"] = .string(id) }
+                // APNs' is the one that it was sent with, which follows from push and target.
+                if let id = settlement.providerMessageID,
+                    delivery.device.provider != .apns || settlement.outcome != .delivered
+                        || delivery.installationID == nil
+                {
+                    object["m"] = .string(id)
+                }
                 return .object(object)
             }
         )

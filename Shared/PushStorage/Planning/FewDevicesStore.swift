@@ -16,35 +16,36 @@ package struct FewDevicesStore: Sendable {
     /// - Throws: `StorageError`.
     package func lookUp(_ pushes: [NewPush]) async throws -> [LookedUpPush] {
         guard !pushes.isEmpty else { return [] }
+        let first: [(String, [PostgresValue])] = [
+            (IndexPlan.sql, []), (Self.knownSQL, [.uuidArray(pushes.map(\.id))]),
+        ]
+        guard pushes.contains(where: \.namesIdentities) else {
+            // Whom they go to is asked before it is said which of them are new: it takes one round trip.
+            let results = try await database.transaction(
+                of: first + Self.audience(of: pushes, MemberCounts(counts: [:]))
+            )
+            return try KnownPushes(results[1]).found(
+                pushes,
+                few: Set(pushes.map(\.id)),
+                try Self.deliveries(results.dropFirst(first.count))
+            )
+        }
         return try await database.transaction { transaction in
-            let known = try await transaction.pipeline([
-                (IndexPlan.sql, []), (Self.knownSQL, [.uuidArray(pushes.map(\.id))]),
-            ])[1]
-            var (waiting, rows): ([String: Bool], Int64) = ([:], 0)
-            for row in known.rows {
-                rows = try row.instant("now").milliseconds
-                if try row.boolean("is_known") { continue }
-                waiting[try row.uuid("id")] = try row.boolean("has_row")
-            }
-            let time = Instant(milliseconds: rows)
-            let fresh = pushes.filter { waiting[$0.id] != nil }
+            let known = try KnownPushes(try await transaction.pipeline(first)[1])
+            let fresh = pushes.filter { known.hasRow[$0.id] != nil }
             let members = try await MemberCounts.count(
                 of: fresh,
                 upTo: NewPush.fewDevices,
                 transaction
             )
             let few = fresh.filter { members.counts[$0.id] ?? 0 <= NewPush.fewDevices }
-            var deliveries = try await Self.audience(of: few, members, transaction)
-            let isFew = Set(few.map(\.id))
-            return pushes.map { push in
-                guard let hasRow = waiting[push.id] else { return .known }
-                guard isFew.contains(push.id) else { return .many }
-                return .new(
-                    deliveries.removeValue(forKey: push.id) ?? [],
-                    at: time,
-                    hasRow: hasRow
+            return known.found(
+                pushes,
+                few: Set(few.map(\.id)),
+                try Self.deliveries(
+                    await transaction.pipeline(Self.audience(of: few, members))[...]
                 )
-            }
+            )
         }
     }
 
@@ -57,12 +58,11 @@ package struct FewDevicesStore: Sendable {
         FROM unnest($1::uuid[]) AS i(id) LEFT JOIN pushes p ON p.id = i.id
         """
 
-    /// By push.
+    /// The statements that say whom pushes go to.
     private static func audience(
         of pushes: [NewPush],
-        _ members: MemberCounts,
-        _ transaction: PostgresTransaction
-    ) async throws -> [String: [Delivery]] {
+        _ members: MemberCounts
+    ) -> [(String, [PostgresValue])] {
         let audience = DirectAudience(pushes, members)
         let byID = Dictionary(pushes.map { ($0.id, $0) }) { first, _ in first }
         var statements: [(String, [PostgresValue])] = []
@@ -87,9 +87,15 @@ package struct FewDevicesStore: Sendable {
                 )
             )
         }
-        guard !statements.isEmpty else { return [:] }
+        return statements
+    }
+
+    /// By push.
+    private static func deliveries(
+        _ results: ArraySlice<PostgresResult>
+    ) throws -> [String: [Delivery]] {
         var found: [String: [Delivery]] = [:]
-        for result in try await transaction.pipeline(statements) {
+        for result in results {
             for row in result.rows {
                 let delivery = try Delivery.read(row)
                 found[delivery.pushID, default: []].append(delivery)
@@ -156,5 +162,45 @@ package struct FewDevicesStore: Sendable {
                 d.template_values, NULL::integer AS badge
             FROM (\(rows)) AS d(\(columns))
             """
+    }
+}
+
+/// Which of some pushes are new.
+private struct KnownPushes {
+    /// Of those that are new, whether HTTP accepted them.
+    private(set) var hasRow: [String: Bool] = [:]
+    /// Postgres' time.
+    private var now = Instant(milliseconds: 0)
+
+    /// - Parameter result: `FewDevicesStore.knownSQL`'s.
+    init(_ result: PostgresResult) throws {
+        for row in result.rows {
+            now = try row.instant("now")
+            if try row.boolean("is_known") { continue }
+            hasRow[try row.uuid("id")] = try row.boolean("has_row")
+        }
+    }
+
+    /// - Parameters:
+    ///   - pushes: All that were asked for.
+    ///   - few: Those of them that are not too many.
+    ///   - deliveries: Theirs.
+    func found(
+        _ pushes: [NewPush],
+        few: Set<String>,
+        _ deliveries: [String: [Delivery]]
+    ) -> [LookedUpPush] {
+        pushes.map { push in
+            guard let hasRow = hasRow[push.id] else { return .known }
+            guard few.contains(push.id) else { return .many }
+            return .new(deliveries[push.id] ?? [], at: now, hasRow: hasRow)
+        }
+    }
+}
+
+extension NewPush {
+    fileprivate var namesIdentities: Bool {
+        guard case .installations(let selectors) = request.audience else { return false }
+        return selectors.identities != nil
     }
 }
