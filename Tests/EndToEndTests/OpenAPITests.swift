@@ -29,22 +29,13 @@ extension EndToEndTests {
                 "deviceType": "android", "registrationId": "reg:1", "installationId": "device-1",
                 "owner": ["__type": "Pointer", "className": "_User", "objectId": "user-1"],
             ])
-            let python = try #require(TestEnvironment.pythonWithSchemathesis)
             let settings = "/tmp/" + TestEnvironment.unique("schemathesis-") + ".toml"
             try Self.settings.write(toFile: settings, atomically: true, encoding: .utf8)
             defer { try? FileManager.default.removeItem(atPath: settings) }
-            let answer = try await run(
-                (python as NSString).deletingLastPathComponent + "/schemathesis",
-                [
-                    "--config-file", settings, "run", "\(bench.registration)/openapi.json",
-                    "--checks", "all",
-                    "--max-examples", "20", "--seed", "7", "--workers", "2", "--no-color",
-                    "--request-timeout", "30", "--suppress-health-check", "all",
-                    "--auth", "\(bench.app.id):\(bench.app.masterKey)",
-                ],
-                environment: [
-                    "PATH": "/usr/bin:/bin", "HOME": FileManager.default.temporaryDirectory.path,
-                ]
+            let answer = try await runSchemathesis(
+                of: bench.registration,
+                settings: settings,
+                user: "\(bench.app.id):\(bench.app.masterKey)"
             )
             #expect(answer.exit == .status(0), "\(answer.output.suffix(8000))")
         }

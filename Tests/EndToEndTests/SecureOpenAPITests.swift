@@ -36,21 +36,10 @@ extension EndToEndTests {
                     caller == "backend"
                     ? "\(bench.app.id):\(bench.app.masterKey)"
                     : "ann:" + (try await bench.secret(of: "ann"))
-                let python = try #require(TestEnvironment.pythonWithSchemathesis)
-                let answer = try await run(
-                    (python as NSString).deletingLastPathComponent + "/schemathesis",
-                    [
-                        "--config-file",
-                        try bench.stack.write(Self.settings, to: "schemathesis.toml"), "run",
-                        "\(bench.service.url)/openapi.json", "--checks", "all",
-                        "--max-examples", "20", "--seed", "7", "--workers", "2", "--no-color",
-                        "--request-timeout", "30", "--suppress-health-check", "all",
-                        "--auth", user,
-                    ],
-                    environment: [
-                        "PATH": "/usr/bin:/bin",
-                        "HOME": FileManager.default.temporaryDirectory.path,
-                    ]
+                let answer = try await runSchemathesis(
+                    of: bench.service.url,
+                    settings: try bench.stack.write(Self.settings, to: "schemathesis.toml"),
+                    user: user
                 )
                 #expect(answer.exit == .status(0), "\(answer.output.suffix(8000))")
             }
