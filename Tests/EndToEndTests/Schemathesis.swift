@@ -14,6 +14,8 @@ extension EndToEndTests {
     ///   - service: Its address.
     ///   - settings: Schemathesis' own file.
     ///   - user: Name and password.
+    /// - Returns: What Schemathesis said.
+    /// - Throws: `TestFailure` where it cannot be started.
     static func runSchemathesis(
         of service: String,
         settings: String,
