@@ -185,6 +185,7 @@ private struct KnownPushes {
     ///   - pushes: All that were asked for.
     ///   - few: Those of them that are not too many.
     ///   - deliveries: Theirs.
+    /// - Returns: What was found, in their order.
     func found(
         _ pushes: [NewPush],
         few: Set<String>,
