@@ -173,6 +173,7 @@ private struct KnownPushes {
     private var now = Instant(milliseconds: 0)
 
     /// - Parameter result: `FewDevicesStore.knownSQL`'s.
+    /// - Throws: `PostgresError` where a column is missing or of another type.
     init(_ result: PostgresResult) throws {
         for row in result.rows {
             now = try row.instant("now")
