@@ -159,7 +159,7 @@ let package = Package(
 
         service(
             "Registration",
-            ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
+            ["HTTPServer", "Apps", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
         service("Dispatcher", ["Outbox", "PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service(

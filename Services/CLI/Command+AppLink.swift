@@ -23,14 +23,24 @@ extension Command {
         summary: "takes links of an app away",
         operands: ["app"],
         requiredOperands: 1,
-        options: linkOptions + [json]
+        options: linkOptions + [
+            .flag("--erase", "takes what the identity pools keep away, too"), json,
+        ]
     ) { arguments, context in
         let (database, app, links) = try await linking(arguments, context, findingApp: existing)
         let known = try await database.appLinks.list(app)
-        if let stranger = links.first(where: { !known.contains($0) }) {
+        let isErasing = arguments.has("--erase")
+        guard !isErasing || links.allSatisfy({ $0.kind == .cognitoPool }) else {
+            throw ArgumentsError("--erase goes with --cognito-identity-pool alone")
+        }
+        if !isErasing, let stranger = links.first(where: { !known.contains($0) }) {
             throw CommandFailure("\(app) has no link of this kind and name: \(stranger.shown)")
         }
-        for link in links { _ = try await database.appLinks.unlink(link) }
+        for link in links {
+            guard try await database.appLinks.unlink(link, isErasing: isErasing) else {
+                throw CommandFailure("\(app) has no link, nor data, of \(link.shown)")
+            }
+        }
         try await context.audit("app unlink", app: app, targets: links.map(\.shown))
         try await say("unlinked", links, of: app, database, arguments)
         return 0
@@ -52,6 +62,7 @@ extension Command {
     private static let linkOptions: [Arguments.Option] = [
         .values("--fcm-project", "<id or number>", "a Firebase project, by its id or number"),
         .values("--firebase-api-key", "<key>", "lets clients that carry it fetch remote config"),
+        .values("--cognito-identity-pool", "<id>", "an identity pool, whose clients sync here"),
     ]
 
     private static func links(_ arguments: Arguments, of app: String) throws -> [AppLink] {
@@ -71,10 +82,21 @@ extension Command {
             }
             return AppLink(.firebaseAPIKey, Hex.encode(sha256(Array(key.utf8))), app: app)
         }
-        guard !projects.isEmpty || !keys.isEmpty else {
-            throw ArgumentsError("--fcm-project or --firebase-api-key is missing")
+        let pools = try arguments.values("--cognito-identity-pool").map { name in
+            guard AppLink.isPoolName(name) else {
+                throw ArgumentsError(
+                    "--cognito-identity-pool takes an id such as"
+                        + " us-east-1:01234567-89ab-cdef-0123-456789abcdef"
+                )
+            }
+            return AppLink(.cognitoPool, name, app: app)
         }
-        return projects + keys
+        guard !projects.isEmpty || !keys.isEmpty || !pools.isEmpty else {
+            throw ArgumentsError(
+                "--fcm-project, --firebase-api-key or --cognito-identity-pool is missing"
+            )
+        }
+        return projects + keys + pools
     }
 
     /// What is kept as a digest alone must not be easily guessed.
@@ -102,7 +124,7 @@ extension AppLink {
     /// What may be shown of its name.
     private var shownName: String {
         switch kind {
-        case .fcmProject: name
+        case .fcmProject, .cognitoPool: name
         case .firebaseAPIKey: String(name.prefix(8))
         }
     }

@@ -81,6 +81,7 @@ struct Doctor {
             try await examineWork(database)
             try await examineConfig(database)
             try await examineSecure(database, keys)
+            try await examineSync(database)
             try await examineLogins(database)
         } catch {
             found("postgres", .failed, "\(error)")

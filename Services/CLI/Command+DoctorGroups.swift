@@ -59,7 +59,7 @@ extension Command {
     static let groupOption = Arguments.Option.values(
         "--group",
         "<service>=<name>",
-        "the consumer group of dispatcher or config-watcher, where it is not KAFKA_GROUP_ID"
+        "the consumer group of dispatcher, config-watcher or push-sync, where it is not KAFKA_GROUP_ID"
     )
 
     /// The groups that differ from the services' defaults: all of them by `everywhere`, which is
@@ -88,6 +88,6 @@ extension Command {
             }
         }
         guard let everywhere else { return groups }
-        return groups.merging(KafkaTopicReader.allCases.map { ($0, everywhere) }) { own, _ in own }
+        return groups.merging(KafkaTopicReader.allCases.map { ($0, $0.group(under: everywhere)) }) { own, _ in own }
     }
 }

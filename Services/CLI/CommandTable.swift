@@ -11,6 +11,7 @@ enum CommandTable {
         .configGet, .configPut, .configVersions, .configRollback, .configStatus,
         .configTokenCreate, .configTokenList, .configTokenRemove,
         .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
+        .syncShow,
         .loginSet, .loginList, .loginRemove, .loginCheck,
         .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appFields, .appIndex,

@@ -8,6 +8,7 @@ import ServiceKit
 /// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`; large
 /// audiences are cut into shards by `AudiencePlanner` and sent by `ShardSender`; what waits for its
 /// time is released by `ScheduleReleaser`; `SessionKeeper` says whether any of it is still ours.
+/// `SyncIntake` gathers changes of datasets, of which `SyncRinger` makes events.
 @main
 struct Dispatcher {
     static func main() async {
@@ -71,7 +72,31 @@ func makeParts(
         await runtime.mainLoop.untilCancelled()
         await engine.prepareToStop()
     }
-    return ground.stores + keeping + sending + work.claiming + [
-        work.intake, ground.consumerPart, stop,
+    return ground.stores + keeping + sending + work.claiming
+        + sync(ground, configuration, runtime) + [work.intake, ground.consumerPart, stop]
+}
+
+/// What tells devices of changed datasets. Its pushes come back as events.
+private func sync(
+    _ ground: DispatcherGround,
+    _ configuration: DispatcherConfiguration,
+    _ runtime: ServiceRuntime
+) -> [any ServicePart] {
+    [
+        SyncTombstones(
+            database: ground.database,
+            retention: configuration.tombstoneRetention,
+            runtime: runtime
+        ),
+        SyncRinger(database: ground.database, topics: configuration.topics, runtime: runtime),
+        SyncIntake(
+            consumer: ground.syncConsumer,
+            producer: ground.producer,
+            database: ground.database,
+            topics: configuration.topics,
+            coalesce: configuration.syncCoalesce,
+            runtime: runtime
+        ),
+        ground.syncConsumerPart,
     ]
 }

@@ -24,6 +24,8 @@ struct DispatcherConfiguration: Sendable {
     var deliveryRetention: Duration
     var pushRetention: Duration
     var auditRetention: Duration
+    var syncCoalesce: Duration
+    var tombstoneRetention: Duration
     var providers: ProviderConfiguration
     var isMPNSEnabled: Bool
 
@@ -42,6 +44,8 @@ struct DispatcherConfiguration: Sendable {
         deliveryRetention = try reader.value(of: Variable.deliveryRetention)
         pushRetention = try reader.value(of: Variable.pushRetention)
         auditRetention = try reader.value(of: Variable.auditRetention)
+        syncCoalesce = try reader.value(of: Variable.syncCoalesce)
+        tombstoneRetention = try reader.value(of: Variable.tombstoneRetention)
         providers = try ProviderConfiguration(reader)
         isMPNSEnabled = try reader.value(of: Variable.isMPNSEnabled)
     }
@@ -126,6 +130,20 @@ struct DispatcherConfiguration: Sendable {
             default: day * 90,
             "how long it is known who did what with a master key"
         )
+        static let syncCoalesce = Setting<Duration>(
+            "SYNC_COALESCE",
+            in: .milliseconds(0) ... .seconds(3600),
+            default: .milliseconds(500),
+            "how long changes of one dataset are gathered before its devices are told; shorter rings"
+                + " more often, longer later"
+        )
+        static let tombstoneRetention = Setting<Duration>(
+            "SYNC_TOMBSTONE_RETENTION",
+            in: .seconds(60)...day * 3650,
+            default: day * 90,
+            "how long a removed record of a dataset is remembered; a device that was off for longer"
+                + " may bring it back"
+        )
         static let isMPNSEnabled = Setting<Bool>(
             "MPNS_ENABLED",
             default: true,
@@ -135,7 +153,7 @@ struct DispatcherConfiguration: Sendable {
         static let all: [SettingEntry] = [
             groupID.entry, inFlight.entry, shards.entry, checkpointEvery.entry, hold.entry,
             idempotencyRetention.entry, deliveryRetention.entry, pushRetention.entry,
-            auditRetention.entry, isMPNSEnabled.entry,
+            auditRetention.entry, syncCoalesce.entry, tombstoneRetention.entry, isMPNSEnabled.entry,
         ]
     }
 }

@@ -15,6 +15,8 @@ struct DispatcherGround {
     let connectionsName: String
     let producer: KafkaProducer
     let consumer: KafkaConsumer
+    /// Of changed datasets, in a group of its own.
+    let syncConsumer: KafkaConsumer
     let providers: ProviderDirectory
     private let loop: EventLoop
 
@@ -40,6 +42,15 @@ struct DispatcherGround {
             group: configuration.groupID,
             topics: KafkaTopicReader.dispatcher.kafkaTopics(of: configuration.topics),
             maximumBatch: max(1, min(500, configuration.inFlight / 8)),
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        syncConsumer = try KafkaConsumer(
+            configuration.kafka,
+            group: KafkaTopicReader.pushSync.group(under: configuration.groupID),
+            topics: KafkaTopicReader.pushSync.kafkaTopics(of: configuration.topics),
+            maximumBatch: 1000,
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics
@@ -72,9 +83,13 @@ struct DispatcherGround {
         }
     }
 
-    var consumerPart: Part {
-        let (database, consumer) = (database, consumer)
-        return Part("kafka consumer", notReady: consumer.notReadyReason) {
+    var consumerPart: Part { part("kafka consumer", consumer) }
+
+    var syncConsumerPart: Part { part("sync consumer", syncConsumer) }
+
+    private func part(_ name: String, _ consumer: KafkaConsumer) -> Part {
+        let database = database
+        return Part(name, notReady: consumer.notReadyReason) {
             try await database.untilReady()
             try await consumer.run()
         }

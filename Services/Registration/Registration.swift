@@ -10,7 +10,8 @@ import ServiceKit
 /// Devices register here, and backends ask for pushes.
 ///
 /// Flow: `LeanCloudSurface`, `AzureSurface`, `ParseSurface` → `PushDatabase` (installations; pushes
-/// with their outbox row) → `OutboxRelay` → Kafka's `push.requests`.
+/// with their outbox row) → `OutboxRelay` → Kafka's `push.requests`; `CognitoSurface` → `PushDatabase`
+/// (datasets, with the outbox row of each change) → `OutboxRelay` → Kafka's `dataset.changes`.
 @main
 struct Registration {
     static func main() async {
@@ -36,8 +37,9 @@ func makeParts(
         limits: configuration.limits,
         in: runtime
     )
+    let sessions = SyncSessionCounts(rooms[0].database, on: runtime.mainLoop, log: runtime.log)
     let server = try SurfaceServer(configuration.http, rooms, in: runtime) { rooms in
-        surfaces(on: rooms.database, configuration, runtime)
+        surfaces(on: rooms.database, configuration, sessions, runtime)
     }
     let producer = try KafkaProducer(
         configuration.kafka,
@@ -54,13 +56,14 @@ func makeParts(
         metrics: runtime.metrics
     )
     return rooms.flatMap(\.parts)
-        + [server, Part("producer", run: { try await producer.run() }), relay]
+        + [sessions, server, Part("producer", run: { try await producer.run() }), relay]
 }
 
 /// One value of each a loop, over that loop's database.
 func surfaces(
     on database: PushDatabase,
     _ configuration: RegistrationConfiguration,
+    _ sessions: SyncSessionCounts,
     _ runtime: ServiceRuntime
 ) -> [any Surface] {
     let saved = runtime.metrics.counter(.installationsSaved)
@@ -70,6 +73,12 @@ func surfaces(
         LeanCloudSurface(database: database, objects: objects, pushes: pushes),
         ParseSurface(objects: objects, pushes: pushes, log: runtime.log),
         AzureSurface(database: database, pushes: pushes, saved: saved),
+        CognitoSurface(
+            database: database,
+            tokens: CognitoTokens(keys: configuration.masterKeys),
+            sessions: sessions,
+            topics: configuration.topics
+        ),
         OwnSurface(database: database, hasOperations: !runtime.operations.isApart),
     ]
 }

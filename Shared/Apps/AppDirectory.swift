@@ -55,6 +55,11 @@ package final class AppAccess: Sendable {
         name == id || links.contains { $0.kind == .fcmProject && $0.name == name }
     }
 
+    /// Whether the identity pool is linked to it.
+    package func hasPool(_ name: String) -> Bool {
+        links.contains { $0.kind == .cognitoPool && $0.name == name }
+    }
+
     /// Whether one of the keys is proved. All of them are tried, so that the time tells nothing.
     package func accepts(
         _ kind: AppKeyKind,
@@ -75,10 +80,12 @@ package enum AppName: Sendable {
     case folded(String)
     /// The id, or the name of a Firebase project that is linked to the app.
     case project(String)
+    /// An identity pool that is linked to the app.
+    case pool(String)
 
     package var text: String {
         switch self {
-        case .id(let text), .folded(let text), .project(let text): text
+        case .id(let text), .folded(let text), .project(let text), .pool(let text): text
         }
     }
 
@@ -87,6 +94,7 @@ package enum AppName: Sendable {
         switch self {
         case .id(let id), .folded(let id): AppID.isWellFormed(id)
         case .project(let name): AppLink.isProjectName(name)
+        case .pool(let name): AppLink.isPoolName(name)
         }
     }
 }
@@ -116,7 +124,7 @@ package actor AppDirectory {
     private var entries: [String: Entry] = [:]
     /// The ids that were written otherwise, by how they were.
     private var foldings: [String: String] = [:]
-    /// The ids of apps by the projects that are linked to them.
+    /// The ids of apps by the projects and pools that are linked to them.
     private var projects: [String: String] = [:]
     /// What is being read, and how many notices there had been when that began.
     private var readings: [String: (flight: Flight<AppAccess?>, notices: Int)] = [:]
@@ -158,7 +166,9 @@ package actor AppDirectory {
         // What was nobody's may be linked now, and what was one app's to another.
         projects = [:]
         unnamedApp = nil
-        misses = misses.filter { !$0.key.hasPrefix(Self.projectMark) }
+        misses = misses.filter { miss in
+            !miss.key.hasPrefix(Self.projectMark) && !miss.key.hasPrefix(Self.poolMark)
+        }
     }
 
     package func find(_ name: AppName) async throws -> AppAccess? {
@@ -166,6 +176,7 @@ package actor AppDirectory {
         case .id(let id): try await find(id)
         case .folded(let name): try await find(folding: name)
         case .project(let name): try await find(project: name)
+        case .pool(let name): try await find(pool: name)
         }
     }
 
@@ -180,12 +191,15 @@ package actor AppDirectory {
             case .id(let id): id
             case .folded(let name): foldings[name] ?? name
             case .project(let name): projects[name] ?? name
+            // No app's id has a blank.
+            case .pool(let name): projects[Self.pool(name)] ?? Self.pool(name)
             }
         guard let entry = entries[id], ContinuousClock.now - entry.readAt < Self.lifetime else {
             return nil
         }
         // A link may have become another app's.
         if case .project(let name) = name, !entry.app.isCalled(name) { return nil }
+        if case .pool(let name) = name, !entry.app.hasPool(name) { return nil }
         return entry.app
     }
 
@@ -198,6 +212,8 @@ package actor AppDirectory {
             entries[foldings[name] ?? name] != nil || isMissing(Self.folded(name))
         case .project(let name):
             entries[projects[name] ?? name] != nil || isMissing(Self.project(name))
+        case .pool(let name):
+            projects[Self.pool(name)].map { entries[$0] != nil } ?? isMissing(Self.pool(name))
         }
     }
 
@@ -205,6 +221,8 @@ package actor AppDirectory {
     private static func folded(_ name: String) -> String { "folded " + name }
     private static let projectMark = "project "
     private static func project(_ name: String) -> String { projectMark + name }
+    private static let poolMark = "pool "
+    private static func pool(_ name: String) -> String { poolMark + name }
 
     /// The app of this id, or that this project is linked to.
     private func find(project name: String) async throws -> AppAccess? {
@@ -226,6 +244,30 @@ package actor AppDirectory {
         }
         if projects.count >= Self.maximumEntries { projects = [:] }
         projects[name] = linked.app
+        return try await find(linked.app)
+    }
+
+    /// The app that this identity pool is linked to.
+    private func find(pool name: String) async throws -> AppAccess? {
+        guard AppLink.isPoolName(name) else { return nil }
+        let key = Self.pool(name)
+        if let id = projects[key] {
+            if let app = try await find(id), app.hasPool(name) { return app }
+            projects[key] = nil
+        }
+        if isMissing(key) { return nil }
+        return try await shared(key) { try await self.read(pool: name) }
+    }
+
+    private func read(pool name: String) async throws -> AppAccess? {
+        let key = Self.pool(name)
+        guard let linked = try await database.appLinks.apps(.cognitoPool, names: [name]).first
+        else {
+            miss(key)
+            return nil
+        }
+        if projects.count >= Self.maximumEntries { projects = [:] }
+        projects[key] = linked.app
         return try await find(linked.app)
     }
 

@@ -3,38 +3,45 @@ import HTTPServer
 /// What web pages of other origins may ask of a surface. Their browsers ask first, without
 /// credentials; what may be asked is the keys' to say, not the origin's.
 package struct CORS: Sendable {
-    private let pattern: String
+    private let patterns: [String]
     private let methods: String
     private let headers: String
     private let exposed: String?
 
     /// - Parameters:
-    ///   - pattern: Of the paths that browsers ask about.
+    ///   - patterns: Of the paths that browsers ask about.
     ///   - methods: Those that they may use.
     ///   - headers: Those that they may send.
     ///   - exposed: Those that pages may read, in the spelling that clients look for.
-    package init(_ pattern: String, methods: String, headers: String, exposed: String? = nil) {
-        self.pattern = pattern
+    package init(
+        _ patterns: String...,
+        methods: String,
+        headers: String,
+        exposed: String? = nil
+    ) {
+        self.patterns = patterns
         self.methods = methods
         self.headers = headers
         self.exposed = exposed
     }
 
-    var preflight: SurfaceRoute {
-        SurfaceRoute(
-            .options,
-            pattern,
-            handler: .anybody { _, _ in
-                HTTPServerResponse(
-                    status: 200,
-                    headers: [
-                        "Access-Control-Allow-Methods": methods,
-                        "Access-Control-Allow-Headers": headers,
-                        "Access-Control-Max-Age": "86400",
-                    ]
-                )
-            }
-        )
+    var preflights: [SurfaceRoute] {
+        patterns.map { pattern in
+            SurfaceRoute(
+                .options,
+                pattern,
+                handler: .anybody { _, _ in
+                    HTTPServerResponse(
+                        status: 200,
+                        headers: [
+                            "Access-Control-Allow-Methods": methods,
+                            "Access-Control-Allow-Headers": headers,
+                            "Access-Control-Max-Age": "86400",
+                        ]
+                    )
+                }
+            )
+        }
     }
 
     func opened(_ response: consuming HTTPServerResponse) -> HTTPServerResponse {

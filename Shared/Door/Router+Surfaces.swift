@@ -102,7 +102,7 @@ extension Surface {
 
 extension Surface {
     /// With what browsers ask first.
-    var allRoutes: [SurfaceRoute] { routes + (cors.map { [$0.preflight] } ?? []) }
+    var allRoutes: [SurfaceRoute] { routes + (cors?.preflights ?? []) }
 }
 
 extension HTTPServerRequest {

@@ -230,6 +230,31 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Secure payloads that were asked for and did not open: not as they were kept, or not where."
     )
+    package static let syncChanges = Metric(
+        "sync_changes_total",
+        .counter,
+        "Records of dataset.changes that were read and could be used."
+    )
+    package static let syncJoined = Metric(
+        "sync_joined_total",
+        .counter,
+        "Changes of datasets that were told together with another."
+    )
+    package static let syncPushed = Metric(
+        "sync_pushed_total",
+        .counter,
+        "Devices that a push tells of a changed dataset."
+    )
+    package static let syncSuppressed = Metric(
+        "sync_suppressed_total",
+        .counter,
+        "Changed datasets of which nobody but the writer was to be told."
+    )
+    package static let syncWaitingAge = Metric(
+        "sync_waiting_age_seconds",
+        .gauge,
+        "Age of the oldest change of a dataset that waits to be told."
+    )
     package static let configPublishedRecords = Metric(
         "config_published_records_total",
         .counter,

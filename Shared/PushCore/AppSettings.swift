@@ -39,6 +39,9 @@ package struct AppSettings: Sendable, Equatable {
     package var meansUnnamedSecure = false
     /// `secure-ids`: how its secure payloads are named. It only changes while the app keeps none.
     package var secureIDs = SecureIDForm.random
+    /// `sync-unsigned`: whether Cognito's clients may come unsigned, with an identity's rights. Whoever
+    /// knows a pool's and an identity's id reads and writes what it keeps then.
+    package var takesUnsignedSync = false
 
     package init() {}
 
@@ -173,5 +176,6 @@ package struct AppSettings: Sendable, Equatable {
         .number("config-fetches-per-hour", 0...1_000_000) { \.configFetchesPerHour },
         .toggle(secureUnnamedName) { \.meansUnnamedSecure },
         .form(secureIDsName) { \.secureIDs },
+        .toggle("sync-unsigned") { \.takesUnsignedSync },
     ]
 }

@@ -157,6 +157,8 @@ package enum PushIdentity {
     package static let configSource = "carillon/config"
     /// The source of what rings for a secure payload.
     package static let secureSource = "carillon/secure"
+    /// The source of what tells devices that a dataset has changed.
+    package static let syncSource = "carillon/sync"
 
     /// Whether it names what came over HTTP, on whichever surface: of such pushes there are records
     /// before they come to Kafka.

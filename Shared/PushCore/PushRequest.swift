@@ -164,7 +164,7 @@ package struct PushRequest: Sendable, Equatable {
     package var saysTheSameAgain: Bool { source.map(Self.alikeSources.contains) ?? false }
 
     private static let alikeSources: TextSet = [
-        PushIdentity.configSource, PushIdentity.secureSource,
+        PushIdentity.configSource, PushIdentity.secureSource, PushIdentity.syncSource,
     ]
 }
 

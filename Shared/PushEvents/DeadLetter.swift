@@ -10,6 +10,7 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
         case invalidCloudEvent = "invalid_cloudevent"
         case missingApp = "missing_app"
         case unknownApp = "unknown_app"
+        case unknownPool = "unknown_pool"
         case invalidRequest = "invalid_request"
         case tooLarge = "too_large"
         /// Good to read, and refused by the database for what it holds.
@@ -26,6 +27,10 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
 
     package init(_ error: PushRequestError) {
         self.init(.invalidRequest, error.description)
+    }
+
+    package static func unknownPool(_ pool: String) -> DeadLetterReason {
+        DeadLetterReason(.unknownPool, "no app is linked to an identity pool \(pool.prefix(64))")
     }
 
     package static func unknownApp(_ app: String) -> DeadLetterReason {

@@ -3,14 +3,30 @@
 package enum KafkaTopicReader: String, CaseIterable, Sendable {
     case dispatcher
     case configWatcher = "config-watcher"
+    /// The dispatcher too, in a group of its own, so that neither waits for the other's partitions.
+    case pushSync = "push-sync"
 
     /// Its consumer group where `KAFKA_GROUP_ID` names no other.
-    package var defaultGroup: String { "carillon-\(rawValue)" }
+    package var defaultGroup: String {
+        switch self {
+        case .dispatcher, .configWatcher: "carillon-\(rawValue)"
+        case .pushSync: group(under: Self.dispatcher.defaultGroup)
+        }
+    }
+
+    /// Its consumer group where `KAFKA_GROUP_ID` is this name.
+    package func group(under name: String) -> String {
+        switch self {
+        case .dispatcher, .configWatcher: name
+        case .pushSync: name + "-sync"
+        }
+    }
 
     package func kafkaTopics(of topics: KafkaTopics) -> [String] {
         switch self {
         case .dispatcher: [topics.pushRequests, topics.pushRC]
         case .configWatcher: [topics.configPublished]
+        case .pushSync: [topics.datasetChanges]
         }
     }
 }

@@ -11,9 +11,10 @@ package struct KafkaTopics: Sendable, Equatable {
     package var deadLetters: String { prefix + "push.dead-letters" }
     package var configPublished: String { prefix + "config.published" }
     package var pushRC: String { prefix + "PUSH_RC" }
+    package var datasetChanges: String { prefix + "dataset.changes" }
 
     /// Those that this version writes or reads: what `carillon migrate` creates.
     package var all: [String] {
-        [pushRequests, pushOutcomes, deadLetters, configPublished, pushRC]
+        [pushRequests, pushOutcomes, deadLetters, configPublished, pushRC, datasetChanges]
     }
 }

@@ -31,6 +31,9 @@
 // `Secure/` is what providers must not see: `SecurePayloadStore` keeps content and gives it to its one
 // reader, `SecureReaderStore` and `IdentitySecretStore` keep what a reader proves himself by.
 //
+// `Sync/` is push sync: `SyncDatasetStore` keeps what devices share, `SyncDeviceStore` who wants to hear
+// of it, `SyncWindowStore` what is to be told and was.
+//
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
 package import Observability
@@ -89,6 +92,12 @@ package final class PushDatabase: Sendable {
     package var securePayloads: SecurePayloadStore { SecurePayloadStore(database: database) }
     package var secureReaders: SecureReaderStore { SecureReaderStore(database: database) }
     package var identitySecrets: IdentitySecretStore { IdentitySecretStore(database: database) }
+    package var syncPools: SyncPoolStore { SyncPoolStore(database: database) }
+    package var syncDatasets: SyncDatasetStore { SyncDatasetStore(database: database) }
+    package var syncDevices: SyncDeviceStore { SyncDeviceStore(database: database) }
+    package var syncWindows: SyncWindowStore { SyncWindowStore(database: database) }
+    package var syncKeeping: SyncKeeping { SyncKeeping(database: database) }
+    package var syncState: SyncStateStore { SyncStateStore(database: database) }
     package var appLinks: AppLinkStore { AppLinkStore(database: database) }
     package var logins: LoginStore { LoginStore(database: database) }
     package var jwks: JWKSStore { JWKSStore(database: database) }

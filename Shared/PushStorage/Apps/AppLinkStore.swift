@@ -1,4 +1,5 @@
 import Postgres
+import PushCore
 
 /// What else names an app, or lets its clients in. The raw values are those of the table, and of
 /// `carillon app link`.
@@ -7,6 +8,8 @@ package enum AppLinkKind: String, Sendable, CaseIterable {
     case fcmProject = "fcm-project"
     /// The digest of a Google API key, as hex: it lets clients fetch remote config.
     case firebaseAPIKey = "firebase-api-key"
+    /// An identity pool of Amazon Cognito, whose clients sync here.
+    case cognitoPool = "cognito-identity-pool"
 }
 
 package struct AppLink: Sendable, Equatable {
@@ -19,6 +22,9 @@ package struct AppLink: Sendable, Equatable {
         self.name = name
         self.app = app
     }
+
+    /// An identity pool's id, as Cognito makes them: `us-east-1:<guid>`.
+    package static func isPoolName(_ name: String) -> Bool { SyncID.isWellFormed(name) }
 
     /// A Firebase project's id, which may stand behind a domain, or its number.
     package static func isProjectName(_ name: String) -> Bool {
@@ -75,6 +81,7 @@ package struct AppLinkStore: Sendable {
             switch link.kind {
             case .fcmProject: "the project \(link.name)"
             case .firebaseAPIKey: "this API key"
+            case .cognitoPool: "the identity pool \(link.name)"
             }
         if let owner = try known.textOrNil("owner") {
             guard owner == link.app else {
@@ -87,6 +94,7 @@ package struct AppLinkStore: Sendable {
             guard try !known.boolean("names_other") else {
                 throw StorageError(.conflict, "\(link.name) is the id of another app")
             }
+        case .cognitoPool: try await linkPool(link, transaction)
         case .firebaseAPIKey: break
         }
         guard try known.integer("links") < maximumLinks else {
@@ -101,15 +109,48 @@ package struct AppLinkStore: Sendable {
         )
     }
 
-    /// - Returns: Whether there was such a link.
-    package func unlink(_ link: AppLink) async throws -> Bool {
+    /// A pool that was unlinked keeps its data, for the app that it was linked to.
+    private static func linkPool(
+        _ link: AppLink,
+        _ transaction: PostgresTransaction
+    ) async throws {
+        let kept = try await transaction.execute(
+            """
+            INSERT INTO sync_pools (name, app) VALUES ($1, $2)
+            ON CONFLICT (name) DO UPDATE SET is_linked = true WHERE sync_pools.app = excluded.app
+            RETURNING id
+            """,
+            [.text(link.name), .text(link.app)]
+        )
+        guard kept.first != nil else {
+            throw StorageError(
+                .conflict,
+                "the identity pool \(link.name) holds data of another app, which must erase it first"
+            )
+        }
+    }
+
+    /// Takes a link away. An identity pool keeps its data unless `isErasing`.
+    ///
+    /// - Returns: Whether there was such a link, or data of it to erase.
+    package func unlink(_ link: AppLink, isErasing: Bool = false) async throws -> Bool {
         try await database.transaction { transaction in
             let removed = try await transaction.execute(
                 "DELETE FROM app_links WHERE kind = $1 AND name = $2 AND app = $3",
                 [.text(link.kind.rawValue), .text(link.name), .text(link.app)]
-            )
+            ).affectedRows
+            var erased = 0
+            if link.kind == .cognitoPool {
+                let own: [PostgresValue] = [.text(link.name), .text(link.app)]
+                erased = try await transaction.execute(
+                    isErasing
+                        ? "DELETE FROM sync_pools WHERE name = $1 AND app = $2"
+                        : "UPDATE sync_pools SET is_linked = false WHERE name = $1 AND app = $2",
+                    own
+                ).affectedRows
+            }
             try await tellOfApp(link.app, transaction)
-            return removed.affectedRows > 0
+            return removed > 0 || isErasing && erased > 0
         }
     }
 

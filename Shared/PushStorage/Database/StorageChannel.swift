@@ -21,6 +21,8 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case configRows = "carillon_config_rows"
     /// A version waits to be announced.
     case configPending = "carillon_config_pending"
+    /// A dataset changed, and somebody is to be told.
+    case syncWindows = "carillon_sync_windows"
 
     func notify(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute("SELECT pg_notify('\(rawValue)', '')")

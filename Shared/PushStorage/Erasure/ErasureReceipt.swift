@@ -10,7 +10,7 @@ package struct ErasureCounts: Equatable, Sendable {
     package static let names = [
         "installations", "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
         "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders", "secureSecrets",
-        "auditEntries",
+        "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions", "auditEntries",
     ]
 
     init() { self.init([:]) }

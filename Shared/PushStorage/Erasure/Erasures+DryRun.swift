@@ -32,6 +32,12 @@ extension Erasures {
             ).rows.count
         }
         try await SubjectSecure.count(of: subject, own, &counts, in: database)
+        try await SubjectSync.count(
+            of: subject,
+            installations: installations.map(\.objectID),
+            &counts,
+            in: database
+        )
         while let page = try await countPage(of: subject, names, after: cursor, &counts) {
             cursor = page
         }

@@ -104,6 +104,12 @@ package struct Erasures: Sendable {
                 &note.counts,
                 transaction
             )
+            try await SubjectSync.erase(
+                subject,
+                installations: installations.map(\.objectID),
+                &note,
+                transaction
+            )
             note.counts["installations"] += try await transaction.execute(
                 "DELETE FROM installations WHERE app = $1 AND object_id = ANY ($2::text[])",
                 own

@@ -39,6 +39,9 @@ struct Redaction {
             switch key {
             case _ where Self.lists.contains(key): result[key] = withoutNames(value)
             case "where": result[key] = condition(value, field: nil)
+            case "deviceId" where request["identityPoolId"] != nil:
+                // A change is told to all who listen where its writer is nobody.
+                if !(value.string.map(isName) ?? false) { result[key] = value }
             case "tags":
                 if let text = value.string {
                     result[key] = .string(tags(text))
@@ -76,6 +79,14 @@ struct Redaction {
     func isReading(_ record: JSONObject) -> Bool {
         record["provider"]?.string == "secure"
             && ["identity", "installationId"].contains { record[$0]?.string.map(isName) ?? false }
+    }
+
+    /// Whether a record tells of a dataset of its, to other systems or to devices.
+    func isSync(_ record: JSONObject) -> Bool {
+        if let identity = record["identityId"]?.string { return isName(identity) }
+        guard record["source"]?.string == PushIdentity.syncSource else { return false }
+        let parts = record["id"]?.string?.split(separator: "/") ?? []
+        return parts.count > 1 && isName(String(parts[1]))
     }
 
     func isForNobodyElse(_ request: JSONObject) -> Bool {

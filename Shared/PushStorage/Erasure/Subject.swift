@@ -50,6 +50,9 @@ struct SubjectNames: Equatable, Sendable {
         if let tokenHash { tokenHashes.insert(tokenHash) }
     }
 
+    /// An id that push sync knows one of its devices by.
+    mutating func add(device: String) { texts.insert(device) }
+
     mutating func formUnion(_ other: SubjectNames) {
         objectIDs.formUnion(other.objectIDs)
         tokenHashes.formUnion(other.tokenHashes)

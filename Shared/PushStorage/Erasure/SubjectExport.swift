@@ -13,6 +13,9 @@ package struct SubjectExport: Sendable {
     package var securePayloads: [JSONValue] = []
     package var secureReaders: [JSONValue] = []
     package var secureSecrets: [JSONValue] = []
+    /// Its datasets with their records, and its devices with what they want to hear of.
+    package var syncDatasets: [JSONValue] = []
+    package var syncDevices: [JSONValue] = []
     package var deliveries: [JSONValue] = []
     package var pushes: [JSONValue] = []
     package var auditEntries: [JSONValue] = []
@@ -25,7 +28,8 @@ package struct SubjectExport: Sendable {
 
     package var isEmpty: Bool {
         installations.isEmpty && identity == nil && deliveries.isEmpty && pushes.isEmpty
-            && securePayloads.isEmpty && secureSecrets.isEmpty && !wasDealtWith
+            && securePayloads.isEmpty && secureSecrets.isEmpty && syncDatasets.isEmpty
+            && syncDevices.isEmpty && !wasDealtWith
     }
 
     package var counts: JSONObject {
@@ -36,6 +40,8 @@ package struct SubjectExport: Sendable {
             "securePayloads": JSONValue(securePayloads.count),
             "secureReaders": JSONValue(secureReaders.count),
             "secureSecrets": JSONValue(secureSecrets.count),
+            "syncDatasets": JSONValue(syncDatasets.count),
+            "syncDevices": JSONValue(syncDevices.count),
             "deliveries": JSONValue(deliveries.count), "pushes": JSONValue(pushes.count),
             "auditEntries": JSONValue(auditEntries.count),
         ]
@@ -48,6 +54,7 @@ package struct SubjectExport: Sendable {
             "installations": .array(installations), "configFetches": .array(configFetches),
             "identity": identity ?? .null, "securePayloads": .array(securePayloads),
             "secureReaders": .array(secureReaders), "secureSecrets": .array(secureSecrets),
+            "syncDatasets": .array(syncDatasets), "syncDevices": .array(syncDevices),
             "deliveries": .array(deliveries), "pushes": .array(pushes),
             "auditEntries": .array(auditEntries), "truncated": .bool(isTruncated),
         ]
@@ -71,6 +78,12 @@ extension Erasures {
         }
         export.installations = installations.map { Self.shown($0) }
         export.configFetches = try await fetches(of: installations, subject)
+        try await SubjectSync.export(
+            subject,
+            installations: installations.map(\.objectID),
+            into: &export,
+            database
+        )
         if subject.kind == .identity {
             export.identity = try await database.execute(
                 """

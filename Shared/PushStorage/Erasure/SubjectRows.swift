@@ -166,7 +166,10 @@ enum SubjectRows {
         for start in stride(from: 0, to: needles.count, by: namesAtOnce) {
             let found = try await transaction.execute(
                 """
-                SELECT id, value FROM outbox
+                SELECT id, value, (SELECT p.app FROM sync_pools p WHERE p.name = CASE
+                    WHEN kafka_topic LIKE '%dataset.changes'
+                    THEN convert_from(value, 'UTF8')::json ->> 'identityPoolId' END) AS pool_app
+                FROM outbox
                 WHERE EXISTS (SELECT FROM unnest($1::bytea[]) AS n(needle)
                     WHERE position(n.needle IN value) > 0)
                     AND ($2::timestamptz IS NULL OR created_at <= $2::timestamptz)
@@ -180,11 +183,11 @@ enum SubjectRows {
             for row in found.rows {
                 let value = try row.bytes("value")
                 guard let object = try? JSONValue.parse(value).object,
-                    object["app"]?.string == app
+                    try (object["app"]?.string ?? row.textOrNil("pool_app")) == app
                 else { continue }
                 let id = PostgresValue.integer(try row.integer("id"))
-                if redaction.isReading(object) {
-                    // Without whoever read it says nothing.
+                if redaction.isReading(object) || redaction.isSync(object) {
+                    // Without whoever read it, or whose dataset it is, it says nothing.
                     _ = try await transaction.execute("DELETE FROM outbox WHERE id = $1", [id])
                     count += 1
                     continue

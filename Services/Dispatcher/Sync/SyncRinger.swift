@@ -1,0 +1,101 @@
+import Cryptography
+import EventLoop
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+
+/// Tells devices of changed datasets: ends windows that are due, and goes on with bulk publishes.
+///
+/// Authority: none beyond its transactions, each of which ends windows, says of each device what it was
+/// told, and writes the push down that tells it. So any replica may ring, and no device hears twice.
+///
+/// Shutdown: between two rounds.
+actor SyncRinger: ServicePart {
+    private nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "sync-ringer"
+    private nonisolated let worker: ClaimWorker
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
+
+    private static let windows = 500
+    private static let datasetsOfBulk = 500
+    /// How often it looks by itself, lest a notification was missed.
+    private static let idleWait = Duration.seconds(1)
+    /// What is due and was not ended is in another replica's hands just now.
+    private static let shortestWait = Duration.milliseconds(20)
+
+    private let database: PushDatabase
+    private let topics: KafkaTopics
+    private let meters: Meters
+
+    private struct Meters {
+        let joined: Counter
+        let pushed: Counter
+        let suppressed: Counter
+        let age: Gauge
+    }
+
+    init(database: PushDatabase, topics: KafkaTopics, runtime: ServiceRuntime) {
+        loop = runtime.mainLoop
+        self.database = database
+        self.topics = topics
+        meters = Meters(
+            joined: runtime.metrics.counter(.syncJoined),
+            pushed: runtime.metrics.counter(.syncPushed),
+            suppressed: runtime.metrics.counter(.syncSuppressed),
+            age: runtime.metrics.gauge(.syncWaitingAge)
+        )
+        worker = ClaimWorker(
+            "devices cannot be told of changed datasets",
+            wokenBy: Bell(on: runtime.mainLoop),
+            listening: { ring in
+                try await database.onNotification(.syncWindows) { _ in ring() }
+            },
+            on: runtime.mainLoop,
+            log: runtime.log
+        )
+    }
+
+    func run() async throws {
+        guard (try? await database.untilReady()) != nil else { return }
+        await worker.run {
+            let topics = topics
+            let round = try await database.syncWindows.ring(limit: Self.windows) { told in
+                SyncPush(told).records(at: .now(), topics, digest: sha256)
+            }
+            meters.joined.add(round.joined)
+            meters.pushed.add(round.pushed)
+            meters.suppressed.add(round.suppressed)
+            let ofBulk = try await database.syncWindows.goOnWithBulk(
+                limit: Self.datasetsOfBulk
+            ) { told in
+                SyncPush(told).records(at: .now(), topics, digest: sha256)
+            }
+            if let ofBulk { meters.pushed.add(ofBulk) }
+            meters.age.set(Int(try await database.syncWindows.age().rounded()))
+            if ofBulk != nil || round.windows == Self.windows { return .again }
+            let next = try await database.syncWindows.untilNext() ?? Self.idleWait
+            return .sleep(atMost: min(max(next, Self.shortestWait), Self.idleWait))
+        }
+    }
+}
+
+extension SyncPush {
+    init(_ told: SyncWindowStore.Told) {
+        self.init(
+            app: told.app,
+            pool: told.pool,
+            identity: told.identity,
+            dataset: told.dataset,
+            syncCount: told.syncCount,
+            installations: told.installations,
+            apnsTopic: told.apnsTopic,
+            bulkStartedAt: told.bulkStartedAt
+        )
+    }
+}

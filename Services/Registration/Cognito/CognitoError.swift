@@ -1,0 +1,56 @@
+import HTTPServer
+import JSON
+
+/// An error of Cognito Sync, by the names that its clients make classes of: in the header, and in the
+/// body, as some read the one and some the other.
+struct CognitoError: Error, Equatable {
+    enum Name: String, Sendable {
+        case invalidParameter = "InvalidParameterException"
+        case notAuthorized = "NotAuthorizedException"
+        case resourceNotFound = "ResourceNotFoundException"
+        case resourceConflict = "ResourceConflictException"
+        case limitExceeded = "LimitExceededException"
+        case tooManyRequests = "TooManyRequestsException"
+        case internalError = "InternalErrorException"
+        case invalidConfiguration = "InvalidConfigurationException"
+        case duplicateRequest = "DuplicateRequestException"
+        case alreadyStreamed = "AlreadyStreamedException"
+        /// No class of any client: for paths that are none of the service's.
+        case unknownOperation = "UnknownOperationException"
+
+        var status: Int {
+            switch self {
+            case .invalidParameter, .limitExceeded, .invalidConfiguration, .duplicateRequest,
+                .alreadyStreamed:
+                400
+            case .notAuthorized: 403
+            case .resourceNotFound, .unknownOperation: 404
+            case .resourceConflict: 409
+            case .tooManyRequests: 429
+            case .internalError: 500
+            }
+        }
+    }
+
+    let name: Name
+    /// Shown to the client.
+    let message: String
+
+    init(_ name: Name, _ message: String) {
+        self.name = name
+        self.message = message
+    }
+
+    static func invalid(_ message: String) -> CognitoError {
+        CognitoError(.invalidParameter, message)
+    }
+
+    var response: HTTPServerResponse {
+        var response = HTTPServerResponse.json(
+            .object(["__type": .string(name.rawValue), "message": .string(message)]),
+            status: name.status
+        )
+        response.headers["x-amzn-ErrorType"] = name.rawValue
+        return response
+    }
+}

@@ -1,0 +1,145 @@
+import Cryptography
+import Door
+import HTTPServer
+import JSON
+import PushCore
+import PushStorage
+
+/// Devices and what they want to hear of.
+extension CognitoSurface {
+    /// Each stands on an installation of the app, found or made by its token.
+    func registerDevice(
+        _ request: CognitoRequest,
+        _ caller: Caller
+    ) async throws -> HTTPServerResponse {
+        let owner = try request.owner(caller)
+        guard let platform = SyncPlatform(rawValue: try request.required("Platform")) else {
+            throw CognitoError.invalid("Platform must be APNS, APNS_SANDBOX, GCM or ADM")
+        }
+        let device = try SyncDevice(
+            owner: owner,
+            platform: platform,
+            token: try request.required("Token")
+        )
+        try await database.syncDevices.requirePushing(pool: owner.pool, app: owner.app)
+        let saved = try await database.installations.save(
+            app: owner.app,
+            keys: try device.keys()
+        ) { existing in
+            let now = Instant.now()
+            var installation =
+                existing
+                ?? Installation(app: owner.app, objectID: newObjectID(at: now), at: now)
+            try device.put(into: &installation, now: now)
+            return installation
+        }
+        try await database.syncDevices.register(
+            device.id,
+            of: owner,
+            platform: platform.rawValue,
+            installation: saved.installation.objectID
+        )
+        return .json(["DeviceId": .string(device.id)])
+    }
+
+    func subscribe(_ request: CognitoRequest, _ caller: Caller) async throws -> HTTPServerResponse {
+        try await database.syncDevices.subscribe(
+            try request.device(),
+            to: try request.dataset(caller)
+        )
+        return .json([:])
+    }
+
+    func unsubscribe(
+        _ request: CognitoRequest,
+        _ caller: Caller
+    ) async throws -> HTTPServerResponse {
+        try await database.syncDevices.unsubscribe(
+            try request.device(),
+            from: try request.dataset(caller)
+        )
+        return .json([:])
+    }
+}
+
+/// As Cognito's clients call them.
+enum SyncPlatform: String, Sendable {
+    case apns = "APNS"
+    case apnsSandbox = "APNS_SANDBOX"
+    case gcm = "GCM"
+    /// Kept, and reached by nobody.
+    case adm = "ADM"
+}
+
+/// A device as it registers itself for an identity.
+struct SyncDevice: Sendable {
+    /// Always the same of the same pool, identity, platform and token.
+    let id: String
+    private let fields: JSONObject
+    private let identity: String
+
+    private static let maximumTokenBytes = 4096
+    /// What says how a device is reached.
+    private static let routeFields: TextSet = [
+        "deviceType", "deviceToken", "registrationId", "pushType", "apnsEnvironment",
+    ]
+
+    init(owner: SyncIdentity, platform: SyncPlatform, token: String) throws(CognitoError) {
+        guard (1...Self.maximumTokenBytes).contains(token.utf8.count), !token.utf8.contains(0)
+        else { throw .invalid("Token must be 1 to \(Self.maximumTokenBytes) bytes") }
+        identity = owner.identity
+        var token = token
+        switch platform {
+        case .apns, .apnsSandbox:
+            token = DeviceToken.canonical(token, for: .apns)
+            if let problem = DeviceToken.problem(token, for: .apns) {
+                throw .invalid("Token: \(problem)")
+            }
+            fields = [
+                "deviceType": "ios", "deviceToken": .string(token),
+                "apnsEnvironment": platform == .apns ? "production" : "sandbox",
+            ]
+        case .gcm:
+            if let problem = DeviceToken.problem(token, for: .fcm) {
+                throw .invalid("Token: \(problem)")
+            }
+            fields = ["deviceType": "android", "registrationId": .string(token)]
+        case .adm:
+            // It has no provider here, so its installation is found by a name of its own.
+            let name = Hex.encode(sha256(Array(token.utf8)))
+            fields = [
+                "deviceType": "adm", "deviceToken": .string(token),
+                "installationId": .string("adm-" + name),
+            ]
+        }
+        id = PushIdentity.uuidText(
+            sha256(
+                Array(
+                    ["sync device", owner.pool, identity, platform.rawValue, token]
+                        .joined(separator: "\0").utf8
+                )
+            )
+        )
+    }
+
+    /// What finds the installation that has the token.
+    func keys() throws(InstallationError) -> Installation.Keys { try Installation.Keys(fields) }
+
+    /// Puts it into an installation; what other surfaces keep there stays.
+    func put(into installation: inout Installation, now: Instant) throws(InstallationError) {
+        var object = installation.object
+        for field in Self.routeFields { object.removeValue(forKey: field) }
+        for (name, value) in fields { object[name] = value }
+        object["identity"] = .string(identity)
+        if object["deviceType"]?.string == "android" {
+            let vendor = object["vendor"]?.string?.lowercased() ?? ""
+            if !["", "fcm", "gcm"].contains(vendor) { object.removeValue(forKey: "vendor") }
+        }
+        try installation.take(
+            object,
+            changed: Self.routeFields.union(["identity"]),
+            now: now,
+            isChannel: { TagName.isValid($0) || ChannelName.isValid($0) }
+        )
+    }
+}

@@ -1,0 +1,53 @@
+import EventLoop
+import Observability
+import PushStorage
+import ServiceKit
+
+/// Session tokens that were given out, by pool: written down every few seconds. What a crash loses is
+/// some seconds' worth of a figure.
+final class SyncSessionCounts: ServicePart {
+    let name = "sync-sessions"
+    private let database: PushDatabase
+    private let loop: EventLoop
+    private let log: Log
+    private let lock = Lock()
+    nonisolated(unsafe) private var counts: [String: Int] = [:]
+
+    private static let wait = Duration.seconds(5)
+    /// While the database is away.
+    private static let maximumPools = 10_000
+
+    init(_ database: PushDatabase, on loop: EventLoop, log: Log) {
+        self.database = database
+        self.loop = loop
+        self.log = log
+    }
+
+    func add(_ pool: String) {
+        lock.withLock {
+            guard unsafe counts.count < Self.maximumPools || counts[pool] != nil else { return }
+            unsafe counts[pool, default: 0] += 1
+        }
+    }
+
+    func run() async throws {
+        while (try? await loop.sleep(for: Self.wait)) != nil { await write() }
+        // In a task of its own: this one is cancelled.
+        await Task(executorPreference: loop) { await self.write() }.value
+    }
+
+    private func write() async {
+        let taken = lock.withLock {
+            let taken = unsafe counts
+            unsafe counts = [:]
+            return taken
+        }
+        guard !taken.isEmpty else { return }
+        do {
+            try await database.syncPools.countSessions(taken)
+        } catch {
+            log.debug("session tokens are not counted", [.error: .string("\(error)")])
+            lock.withLock { unsafe counts.merge(taken) { $0 + $1 } }
+        }
+    }
+}
