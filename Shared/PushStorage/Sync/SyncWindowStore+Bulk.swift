@@ -53,31 +53,31 @@ extension SyncWindowStore {
     }
 
     private static let bulkSQL = """
-        WITH some AS MATERIALIZED (
+        WITH part AS MATERIALIZED (
             SELECT d.id, d.identity, d.name, d.sync_count FROM sync_datasets d
             WHERE d.pool = $1 AND d.id > $2 AND d.is_there
                 AND EXISTS (SELECT FROM sync_subscriptions s WHERE s.dataset = d.id)
             ORDER BY d.id LIMIT $3
         ), held AS MATERIALIZED (
-            SELECT s.dataset, s.device, v.installation FROM some
-            JOIN sync_subscriptions s ON s.dataset = some.id
+            SELECT s.dataset, s.device, v.installation FROM part
+            JOIN sync_subscriptions s ON s.dataset = part.id
             JOIN sync_devices v ON v.id = s.device
             ORDER BY s.dataset, s.device FOR NO KEY UPDATE OF s
         ), told AS (
-            UPDATE sync_subscriptions s SET told = greatest(s.told, some.sync_count),
+            UPDATE sync_subscriptions s SET told = greatest(s.told, part.sync_count),
                 told_at = clock_timestamp()
-            FROM held JOIN some ON some.id = held.dataset
+            FROM held JOIN part ON part.id = held.dataset
             WHERE s.dataset = held.dataset AND s.device = held.device
             RETURNING s.dataset, held.installation
         ), grouped AS (
             SELECT dataset, array_agg(DISTINCT installation) AS installations FROM told
             GROUP BY dataset
         )
-        SELECT some.id, p.app, p.name AS pool, some.identity, some.name, some.sync_count,
+        SELECT part.id, p.app, p.name AS pool, part.identity, part.name, part.sync_count,
             p.push_sync, coalesce(g.installations, '{}') AS installations,
             b.started_at AS bulk_started_at
-        FROM some JOIN sync_pools p ON p.id = $1 JOIN sync_bulk b ON b.pool = p.id
-        LEFT JOIN grouped g ON g.dataset = some.id ORDER BY some.id
+        FROM part JOIN sync_pools p ON p.id = $1 JOIN sync_bulk b ON b.pool = p.id
+        LEFT JOIN grouped g ON g.dataset = part.id ORDER BY part.id
         """
 
     private static func end(

@@ -228,13 +228,13 @@ package struct SyncWindowStore: Sendable {
             FROM held JOIN due ON due.dataset = held.dataset
             WHERE s.dataset = held.dataset AND s.device = held.device
             RETURNING s.dataset, held.installation
+        ), grouped AS (
+            SELECT dataset, array_agg(DISTINCT installation) AS installations FROM told
+            GROUP BY dataset
         )
         SELECT due.app, due.pool, due.identity, due.name, due.sync_count, due.push_sync,
-            array_agg(DISTINCT told.installation) AS installations,
-            NULL::timestamptz AS bulk_started_at
-        FROM due JOIN told ON told.dataset = due.dataset
-        GROUP BY due.dataset, due.app, due.pool, due.identity, due.name, due.sync_count,
-            due.push_sync::text, due.push_sync
+            grouped.installations, NULL::timestamptz AS bulk_started_at
+        FROM due JOIN grouped ON grouped.dataset = due.dataset
         """
 
     static func told(_ row: PostgresRow) throws -> Told {
