@@ -15,7 +15,8 @@ extension EndToEndTests {
             "README.md", "deploy/guides/operating.md", "deploy/guides/push-request.md",
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
-            "deploy/guides/secure-payloads.md", "deploy/guides/promises.md",
+            "deploy/guides/secure-payloads.md", "deploy/guides/push-sync.md",
+            "deploy/guides/promises.md",
             "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
             "Services/README.md", "Shared/README.md",
         ]
