@@ -159,7 +159,7 @@ let package = Package(
 
         service(
             "Registration",
-            ["HTTPServer", "Apps", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
+            ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
         service("Dispatcher", ["Outbox", "PushEvents", "Kafka", "PushStorage", "PushProviders"]),
         service(
@@ -275,7 +275,10 @@ let package = Package(
         ),
         tests(
             "RegistrationTests",
-            ["Registration", "Apps", "Door", "HTTPServer", "Compression", "PushCore", "JSON"]
+            [
+                "Registration", "Apps", "Door", "HTTPServer", "Compression", "PushStorage",
+                "PushCore", "Cryptography", "JSON",
+            ]
         ),
         tests(
             "ConfigWatcherTests",

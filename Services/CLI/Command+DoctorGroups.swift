@@ -87,7 +87,12 @@ extension Command {
                 throw ArgumentsError("--group is given twice for \(reader.rawValue)")
             }
         }
+        if let name = groups[.dispatcher] ?? everywhere, groups[.pushSync] == nil {
+            groups[.pushSync] = KafkaTopicReader.pushSync.group(under: name)
+        }
         guard let everywhere else { return groups }
-        return groups.merging(KafkaTopicReader.allCases.map { ($0, $0.group(under: everywhere)) }) { own, _ in own }
+        return groups.merging(
+            KafkaTopicReader.allCases.map { ($0, $0.group(under: everywhere)) }
+        ) { own, _ in own }
     }
 }

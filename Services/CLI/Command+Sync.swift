@@ -85,7 +85,8 @@ extension SyncState {
         else { return nil }
         if windows.contains(where: { $0.dataset == item.dataset }) { return "it is to be told" }
         if dataset.modifiedBy == item.device { return "it wrote it itself" }
-        return isPushing ? "it changed before the device subscribed, or is on its way" : "push sync is off"
+        guard isPushing else { return "push sync is off" }
+        return "it changed before the device subscribed, or is on its way"
     }
 
     fileprivate func json(of identity: String) -> JSONObject {

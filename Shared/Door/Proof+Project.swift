@@ -34,6 +34,13 @@ extension Proof {
         }
     }
 
+    /// By nothing but the name of an identity pool, whose app may take such calls.
+    package init(unsignedFor pool: String) {
+        self.init(.pool(pool), rights: .client) { app, _ in
+            app.settings.takesUnsignedSync ? .key : nil
+        }
+    }
+
     /// What Carillon's own routes take, of a caller whose headers and path name the same app.
     ///
     /// - Throws: `Refusal.unauthorized` where there is nothing that can be read.

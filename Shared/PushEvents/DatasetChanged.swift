@@ -17,7 +17,7 @@ package enum DatasetChanged {
         let count = object["syncCount"].flatMap { value in
             value.integer ?? value.string.flatMap(wholeNumber)
         }
-        let pool = try text("identityPoolId", of: object, "an identity pool's id", SyncID.isWellFormed)
+        let pool = try text("identityPoolId", of: object, "a pool's id", SyncID.isWellFormed)
         let identity = try text("identityId", of: object, "an identity's id", SyncID.isWellFormed)
         let dataset = try text("datasetName", of: object, "a dataset's name", SyncID.isDatasetName)
         guard let count, counts.contains(count) else {

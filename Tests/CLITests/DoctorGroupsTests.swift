@@ -43,10 +43,11 @@ struct DoctorGroupsTests {
                 doctor.findings.map(\.name) == [
                     "group carillon-dispatcher p.push.requests",
                     "group carillon-dispatcher p.PUSH_RC", "group own p.config.published",
+                    "group carillon-dispatcher-sync p.dataset.changes",
                 ]
             )
             #expect(doctor.findings.allSatisfy { $0.status == .ok })
-            #expect(doctor.lags.map(\.partitions) == [2, 2, 2])
+            #expect(doctor.lags.map(\.partitions) == [2, 2, 2, 2])
         }
     }
 
@@ -54,7 +55,7 @@ struct DoctorGroupsTests {
     func missing() async throws {
         try await withDoctor { doctor, _, cluster in
             var cluster = cluster
-            cluster.topics.removeAll { $0.name == "p.PUSH_RC" || $0.name == "p.config.published" }
+            cluster.topics.removeAll { $0.name != "p.push.requests" }
             try await doctor.examineGroups(cluster)
             #expect(doctor.lags.map(\.kafkaTopic) == ["p.push.requests"])
         }
@@ -69,7 +70,7 @@ struct DoctorGroupsTests {
             #expect(first.name == "group carillon-dispatcher")
             #expect(first.status == .warning)
             #expect(first.detail.contains("GROUP_AUTHORIZATION_FAILED"))
-            #expect(doctor.lags.map(\.reader) == [.configWatcher])
+            #expect(doctor.lags.map(\.reader) == [.configWatcher, .pushSync])
         }
     }
 
@@ -80,7 +81,7 @@ struct DoctorGroupsTests {
             let start = ContinuousClock.now
             try await doctor.examineGroups(cluster, timeout: .milliseconds(500))
             #expect(.now - start < .seconds(10))
-            #expect(doctor.findings.map(\.status) == [.failed, .failed])
+            #expect(doctor.findings.map(\.status) == [.failed, .failed, .failed])
             #expect(doctor.hasFailures)
             #expect(doctor.lags.isEmpty)
         }

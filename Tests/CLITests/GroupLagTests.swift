@@ -96,13 +96,18 @@ struct GroupLagTests {
     func names() throws {
         #expect(try Command.groups([], everywhere: nil) == [:])
         #expect(
-            try Command.groups([], everywhere: "a") == [.dispatcher: "a", .configWatcher: "a"]
+            try Command.groups([], everywhere: "a") == [
+                .dispatcher: "a", .configWatcher: "a", .pushSync: "a-sync",
+            ]
         )
         #expect(
             try Command.groups(["config-watcher=b=c"], everywhere: "a")
-                == [.dispatcher: "a", .configWatcher: "b=c"]
+                == [.dispatcher: "a", .configWatcher: "b=c", .pushSync: "a-sync"]
         )
-        #expect(try Command.groups(["dispatcher=d"], everywhere: nil) == [.dispatcher: "d"])
+        #expect(
+            try Command.groups(["dispatcher=d"], everywhere: nil)
+                == [.dispatcher: "d", .pushSync: "d-sync"]
+        )
         for options in [["dispatcher"], ["simulator=x"], ["dispatcher="], ["=x"], [""]] {
             #expect(throws: ArgumentsError.self) {
                 try Command.groups(options, everywhere: nil)

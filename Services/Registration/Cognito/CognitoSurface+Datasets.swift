@@ -56,19 +56,17 @@ extension CognitoSurface {
         }
         let patches = try Self.patches(of: request)
         guard !patches.isEmpty else { return .json(["Records": []]) }
-        let owner = dataset.owner
-        let topics = topics
-        let records = try await database.syncDatasets.update(dataset, patches, by: device) { count in
-            DatasetChanged.record(
-                DatasetChange(
-                    pool: owner.pool,
-                    identity: owner.identity,
-                    dataset: dataset.name,
-                    syncCount: count,
-                    device: device
-                ),
-                topics
+        let (owner, topics) = (dataset.owner, topics)
+        let store = database.syncDatasets
+        let records = try await store.update(dataset, patches, by: device) { count in
+            let change = DatasetChange(
+                pool: owner.pool,
+                identity: owner.identity,
+                dataset: dataset.name,
+                syncCount: count,
+                device: device
             )
+            return DatasetChanged.record(change, topics)
         }
         return .json(["Records": .array(records.map { .object($0.json) })])
     }

@@ -1,4 +1,3 @@
-import Apps
 import Cryptography
 import Door
 import HTTPServer
@@ -112,9 +111,7 @@ struct CognitoSurface: Surface {
             guard let pool = request.pathParameters["pool"], SyncID.isWellFormed(pool) else {
                 throw Refusal.unauthorized
             }
-            return Proof(.pool(pool), rights: .client) { app, _ in
-                app.settings.takesUnsignedSync ? .key : nil
-            }
+            return Proof(unsignedFor: pool)
         }
         guard let signature = AWSSignature(request), signature.isCurrent(at: .now()) else {
             throw visit.refusal()

@@ -213,8 +213,8 @@ enum OpenAPIDocument {
               "Export": {
                 "type": "object",
                 "required": ["app", "kind", "id", "exportedAt", "installations", "configFetches",
-                  "identity", "securePayloads", "secureReaders", "secureSecrets", "deliveries",
-                  "pushes", "auditEntries", "truncated"],
+                  "identity", "securePayloads", "secureReaders", "secureSecrets", "syncDatasets",
+                  "syncDevices", "deliveries", "pushes", "auditEntries", "truncated"],
                 "properties": {
                   "app": {"type": "string"},
                   "kind": {"type": "string", "enum": ["installation", "identity"]},
@@ -233,6 +233,12 @@ enum OpenAPIDocument {
                     ["objectId", "hasSealingKey", "createdAt"]}},
                   "secureSecrets": {"type": "array", "items": {"type": "object", "required":
                     ["setAt"]}},
+                  "syncDatasets": {"type": "array", "description": "Of an identity, with records",
+                    "items": {"type": "object", "required": ["identityPoolId", "datasetName",
+                    "syncCount", "records", "createdAt", "updatedAt"]}},
+                  "syncDevices": {"type": "array", "items": {"type": "object", "required":
+                    ["identityPoolId", "identityId", "deviceId", "platform", "installation",
+                    "subscriptions", "registeredAt"]}},
                   "deliveries": {"type": "array", "items": {"type": "object", "required":
                     ["pushId", "provider", "outcome", "attempts"]}},
                   "pushes": {"type": "array", "items": {"type": "object", "required": ["pushId",
@@ -255,7 +261,8 @@ enum OpenAPIDocument {
                   "erased": {"type": "object", "required": ["installations",
                     "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
                     "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders",
-                    "secureSecrets", "auditEntries"], "additionalProperties": {"$ref":
+                    "secureSecrets", "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
+                    "auditEntries"], "additionalProperties": {"$ref":
                     "#/components/schemas/Count"}},
                   "inFlight": {"type": "integer", "minimum": 0, "description":
                     "Broadcasts that were reaching it just then; not 0: erase once more"}

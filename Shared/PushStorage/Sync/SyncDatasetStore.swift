@@ -57,6 +57,7 @@ package struct SyncDatasetStore: Sendable {
     ///   - count: What the caller has already.
     ///   - cursor: Where the page before ended.
     ///   - limit: At most so many.
+    /// - Returns: The page; of a dataset that is not there an empty one.
     /// - Throws: `SyncRefusal.unknownPool`; `StorageError`.
     package func records(
         of dataset: SyncDatasetName,

@@ -41,7 +41,7 @@ package struct SyncWindowStore: Sendable {
             .textArray(changes.map(\.device)), .booleanArray(changes.map(\.isOwn)),
         ]
         return try await database.transaction { transaction in
-            let missing = try await transaction.execute(Self.missingSQL, Array(parameters.prefix(6)))
+            let missing = try await transaction.execute(Self.missingSQL, parameters)
             var tooMany: Set<Int> = []
             for row in missing.rows {
                 let number = try row.integer("number")
