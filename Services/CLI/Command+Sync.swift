@@ -72,7 +72,8 @@ extension SyncState {
         [["DATASET", "DEVICE", "TOLD", "WHEN", "WHY NOT THE LAST"]]
             + subscriptions.map { item in
                 [
-                    item.dataset, Terminal.short(item.device, 40), String(item.told),
+                    item.dataset, Terminal.short(item.device, 40),
+                    item.toldAt == nil ? "-" : String(item.told),
                     item.toldAt?.iso8601 ?? "-", reason(item) ?? "-",
                 ]
             }
@@ -86,7 +87,7 @@ extension SyncState {
         if windows.contains(where: { $0.dataset == item.dataset }) { return "it is to be told" }
         if dataset.modifiedBy == item.device { return "it wrote it itself" }
         guard isPushing else { return "push sync is off" }
-        return "it changed before the device subscribed, or is on its way"
+        return "it is on its way"
     }
 
     fileprivate func json(of identity: String) -> JSONObject {
@@ -98,7 +99,7 @@ extension SyncState {
                 subscriptions.map { item in
                     var object: JSONObject = [
                         "datasetName": .string(item.dataset), "deviceId": .string(item.device),
-                        "told": JSONValue(item.told),
+                        "told": item.toldAt == nil ? .null : JSONValue(item.told),
                     ]
                     object["toldAt"] = item.toldAt.map { .string($0.iso8601) }
                     object["reason"] = reason(item).map(JSONValue.string)

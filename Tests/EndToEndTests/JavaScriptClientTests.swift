@@ -50,11 +50,29 @@ extension EndToEndTests {
             try await play("azure.mjs", scenario)
         }
 
+        @Test(
+            "Amazon Cognito Sync",
+            arguments: ["@aws-sdk/client-cognito-sync", "aws-sdk", "amazon-cognito-js"]
+        )
+        func cognito(scenario: String) async throws {
+            try await play("cognito.mjs", scenario)
+        }
+
         /// Runs one scenario with an app of its own; what did not hold is a line of its errors.
         private func play(_ file: String, _ scenario: String) async throws {
             let running = try RunningStack.current
             let bench = try await Bench()
             let secondTopic = "com.example.chimes"
+            let pool = "us-east-1:\(UUID().uuidString.lowercased())"
+            if file == "cognito.mjs" {
+                try await bench.stack.carillon(
+                    "app",
+                    "link",
+                    bench.app.id,
+                    "--cognito-identity-pool",
+                    pool
+                )
+            }
             if scenario == "topics" {
                 try await bench.stack.setAPNsKey(of: bench.app.id, topic: secondTopic)
             }
@@ -69,7 +87,7 @@ extension EndToEndTests {
                     "SIMULATOR_URL": bench.simulator.url, "CHANNEL_ORIGIN": bench.stack.origin,
                     "APP_ID": bench.app.id, "APP_KEY": bench.app.appKey,
                     "MASTER_KEY": bench.app.masterKey, "APNS_TOPIC": bench.app.bundleID,
-                    "APNS_SECOND_TOPIC": secondTopic,
+                    "APNS_SECOND_TOPIC": secondTopic, "POOL": pool,
                 ]
             )
             if answer.exit != .status(0) {

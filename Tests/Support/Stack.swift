@@ -269,6 +269,7 @@ package final class Stack: Sendable {
     /// The topics of the house: a mock cluster makes none when `carillon migrate` asks.
     package static let topics = [
         "push.requests", "push.outcomes", "push.dead-letters", "config.published", "PUSH_RC",
+        "dataset.changes",
     ]
 
     /// Writes push requests as plain JSON records, in order, keyed by their ids.

@@ -19,6 +19,7 @@ package struct AppDeletion: Sendable, Equatable {
     package var securePayloads = 0
     package var secureReaders = 0
     package var secureSecrets = 0
+    package var syncDatasets = 0
 
     package var counts: [(name: String, count: Int)] {
         [
@@ -26,7 +27,7 @@ package struct AppDeletion: Sendable, Equatable {
             ("event keys", eventKeys), ("config versions", configVersions),
             ("config fetches", configFetches), ("config tokens", configTokens), ("links", links),
             ("secure payloads", securePayloads), ("device readers", secureReaders),
-            ("identity secrets", secureSecrets),
+            ("identity secrets", secureSecrets), ("datasets", syncDatasets),
         ]
     }
 }
@@ -42,6 +43,8 @@ extension AppStore {
     private static let templatesAtOnce = 20
     /// Of up to 64 KiB, and as much for each device that it was sealed to.
     private static let payloadsAtOnce = 200
+    /// Of up to 1 MiB each.
+    private static let datasetsAtOnce = 50
     /// How often it is looked whether a dispatcher has let go, a tenth of a second apart.
     private static let looks = 300
 
@@ -53,6 +56,15 @@ extension AppStore {
         var deletion = AppDeletion()
         try await close(id, &deletion)
         try await deleteSecure(of: id, &deletion)
+        deletion.syncDatasets = try await deleteRows(
+            """
+            DELETE FROM sync_datasets WHERE id IN (
+                SELECT d.id FROM sync_datasets d JOIN sync_pools p ON p.id = d.pool
+                WHERE p.app = $1 ORDER BY d.id LIMIT $2 FOR UPDATE OF d)
+            """,
+            of: id,
+            atOnce: Self.datasetsAtOnce
+        )
         try await cancelAll(of: id)
         try await untilNobodySends(id)
         repeat {
@@ -154,6 +166,10 @@ extension AppStore {
                     app_key_digest = sha256(uuid_send(gen_random_uuid())),
                     master_key_digest = sha256(uuid_send(gen_random_uuid())) WHERE id = $1
                 """,
+                [.text(id)]
+            )
+            _ = try await transaction.execute(
+                "UPDATE sync_pools SET is_linked = false WHERE app = $1",
                 [.text(id)]
             )
             var counts: [String: Int] = [:]

@@ -74,7 +74,8 @@ extension Migration {
                     ON DELETE CASCADE)
             """,
             "CREATE INDEX sync_devices_installation ON sync_devices (app, installation)",
-            // `told` is the last count that the device was told of.
+            // `told` is the last count that the device was told of; before `told_at` that of when it
+            // subscribed, which it knows.
             """
             CREATE TABLE sync_subscriptions (
                 dataset bigint NOT NULL REFERENCES sync_datasets ON DELETE CASCADE,

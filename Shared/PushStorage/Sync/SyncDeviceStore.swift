@@ -49,7 +49,7 @@ package struct SyncDeviceStore: Sendable {
         guard kept.affectedRows == 1 else { throw SyncRefusal.unknownPool }
     }
 
-    /// Subscribes a device to a dataset; again: nothing changes.
+    /// Subscribes a device to a dataset; again: nothing changes. It hears of what changes from now on.
     ///
     /// - Parameters:
     ///   - deviceID: As `register` keeps it, or the object id of an installation of this identity.
@@ -69,14 +69,15 @@ package struct SyncDeviceStore: Sendable {
             """
             WITH pool AS MATERIALIZED (SELECT p.id, p.is_pushing FROM \(SyncDatasetStore.pool)),
             dataset AS MATERIALIZED (
-                SELECT d.id FROM sync_datasets d WHERE d.pool = (SELECT id FROM pool)
-                    AND d.identity = $3 AND d.name = $4 AND d.is_there FOR KEY SHARE),
+                SELECT d.id, d.sync_count FROM sync_datasets d
+                WHERE d.pool = (SELECT id FROM pool) AND d.identity = $3 AND d.name = $4
+                    AND d.is_there FOR KEY SHARE),
             device AS MATERIALIZED (
                 SELECT v.id FROM sync_devices v WHERE v.pool = (SELECT id FROM pool)
                     AND v.identity = $3 AND v.device_id = $5),
             kept AS (
-                INSERT INTO sync_subscriptions (dataset, device)
-                SELECT dataset.id, device.id FROM dataset, device
+                INSERT INTO sync_subscriptions (dataset, device, told)
+                SELECT dataset.id, device.id, dataset.sync_count FROM dataset, device
                 WHERE (SELECT is_pushing FROM pool)
                 ON CONFLICT DO NOTHING)
             SELECT is_pushing, EXISTS (SELECT FROM dataset) AS has_dataset,

@@ -16,7 +16,7 @@ package struct SyncState: Sendable, Equatable {
     package struct Subscription: Sendable, Equatable {
         package var dataset: String
         package var device: String
-        /// The last count that it was told; 0: none yet.
+        /// The last count that it was told; before the first, that of when it subscribed.
         package var told: Int
         package var toldAt: Instant?
     }
