@@ -1,8 +1,8 @@
 internal import Foundation
 internal import JSON
 
-/// Requests that a file holds, one a line: what it is called, `Authorization`, `METHOD TARGET`, and
-/// where there is one a body of JSON, with tabs between.
+/// Requests that a file holds, one a line: what it is called, `Authorization` (`-`: none), `METHOD
+/// TARGET`, and where there is one a body of JSON, with tabs between.
 private struct RequestFile {
     struct Line {
         let name: String
@@ -19,12 +19,8 @@ private struct RequestFile {
                 throw BenchmarkError("\(path) has a line of \(parts.count) parts")
             }
             let body = parts.count == 4 ? parts[3] : ""
-            let head = """
-                \(parts[2]) HTTP/1.1\r
-                Host: 127.0.0.1\r
-                Authorization: \(parts[1])\r
-
-                """
+            let proof = parts[1] == "-" ? "" : "Authorization: \(parts[1])\r\n"
+            let head = "\(parts[2]) HTTP/1.1\r\nHost: 127.0.0.1\r\n\(proof)"
             let rest =
                 body.isEmpty
                 ? "\r\n"

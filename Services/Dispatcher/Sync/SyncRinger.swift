@@ -24,6 +24,7 @@ actor SyncRinger: ServicePart {
 
     private static let windows = 500
     private static let datasetsOfBulk = 500
+    private static let roundsBetweenLooks = 20
     /// How often it looks by itself, lest a notification was missed.
     private static let idleWait = Duration.seconds(1)
     /// What is due and was not ended is in another replica's hands just now.
@@ -32,6 +33,7 @@ actor SyncRinger: ServicePart {
     private let database: PushDatabase
     private let topics: KafkaTopics
     private let meters: Meters
+    private var rounds = 0
 
     private struct Meters {
         let joined: Counter
@@ -77,8 +79,13 @@ actor SyncRinger: ServicePart {
                 SyncPush(told).records(at: .now(), topics, digest: sha256)
             }
             if let ofBulk { meters.pushed.add(ofBulk) }
-            meters.age.set(Int(try await database.syncWindows.age().rounded()))
-            if ofBulk != nil || round.windows == Self.windows { return .again }
+            let isMore = ofBulk != nil || round.windows == Self.windows
+            rounds += 1
+            // It reads them all.
+            if !isMore || rounds.isMultiple(of: Self.roundsBetweenLooks) {
+                meters.age.set(Int(try await database.syncWindows.age().rounded()))
+            }
+            if isMore { return .again }
             let next = try await database.syncWindows.untilNext() ?? Self.idleWait
             return .sleep(atMost: min(max(next, Self.shortestWait), Self.idleWait))
         }
