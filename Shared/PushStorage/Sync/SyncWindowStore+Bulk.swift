@@ -75,7 +75,7 @@ extension SyncWindowStore {
         )
         SELECT part.id, p.app, p.name AS pool, part.identity, part.name, part.sync_count,
             p.push_sync, coalesce(g.installations, '{}') AS installations,
-            b.started_at AS bulk_started_at
+            b.started_at AS bulk_started_at, \(apnsTopics("p.app"))
         FROM part JOIN sync_pools p ON p.id = $1 JOIN sync_bulk b ON b.pool = p.id
         LEFT JOIN grouped g ON g.dataset = part.id ORDER BY part.id
         """

@@ -233,9 +233,17 @@ package struct SyncWindowStore: Sendable {
             GROUP BY dataset
         )
         SELECT due.app, due.pool, due.identity, due.name, due.sync_count, due.push_sync,
-            grouped.installations, NULL::timestamptz AS bulk_started_at
+            grouped.installations, NULL::timestamptz AS bulk_started_at, \(apnsTopics("due.app"))
         FROM due JOIN grouped ON grouped.dataset = due.dataset
         """
+
+    /// The topics that an app has credentials for at APNs.
+    static func apnsTopics(_ app: String) -> String {
+        """
+        ARRAY(SELECT c.name FROM credentials c WHERE c.app = \(app) AND c.provider = 'apns')
+            AS apns_topics
+        """
+    }
 
     static func told(_ row: PostgresRow) throws -> Told {
         let applications = try row.jsonOrNil("push_sync")?["ApplicationArns"]?.array ?? []
@@ -246,17 +254,21 @@ package struct SyncWindowStore: Sendable {
             dataset: try row.text("name"),
             syncCount: try row.integer("sync_count"),
             installations: try row.textArray("installations"),
-            apnsTopic: apnsTopic(of: applications.compactMap(\.string)),
+            apnsTopic: apnsTopic(
+                of: applications.compactMap(\.string),
+                among: try row.textArray("apns_topics")
+            ),
             bulkStartedAt: try row.instantOrNil("bulk_started_at")
         )
     }
 
-    /// `arn:aws:sns:us-east-1:1:app/APNS/com.example.shop`: what follows the platform.
-    private static func apnsTopic(of applications: [String]) -> String? {
+    /// `arn:aws:sns:us-east-1:1:app/APNS/com.example.shop`: what follows the platform, where it is one of
+    /// the app's topics. It may be any name; then the app's only topic counts.
+    private static func apnsTopic(of applications: [String], among topics: [String]) -> String? {
         for application in applications {
             let parts = application.split(separator: "/")
             guard parts.count == 3, ["APNS", "APNS_SANDBOX"].contains(parts[1]) else { continue }
-            return String(parts[2])
+            if let topic = topics.first(where: { $0 == parts[2] }) { return topic }
         }
         return nil
     }

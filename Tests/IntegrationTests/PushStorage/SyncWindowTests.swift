@@ -99,6 +99,31 @@ struct SyncWindowTests {
         }
     }
 
+    @Test("A pool's application names the topic of APNs where the app has one of that name")
+    func topics() async throws {
+        try await StorageFixture.run { fixture in
+            _ = try await Self.listeners(fixture)
+            let told = Recorded()
+            for (count, topic) in [(2, nil), (3, "com.example.shop")] as [(Int, String?)] {
+                if let topic {
+                    _ = try await fixture.server.query(
+                        """
+                        INSERT INTO credentials (app, provider, name, sealed)
+                        VALUES ('shop', 'apns', '\(topic)', '')
+                        """
+                    )
+                }
+                try await Store.update([Store.set("a", "x", count - 1)], fixture.database)
+                _ = try await Self.note([Self.change(count)], fixture)
+                _ = try await fixture.database.syncWindows.ring(limit: 10) { item in
+                    told.add(item)
+                    return []
+                }
+                #expect(told.topic == topic)
+            }
+        }
+    }
+
     @Test("A repeat, and a count below, tell nobody anything")
     func neverBack() async throws {
         try await StorageFixture.run { fixture in
@@ -243,13 +268,15 @@ struct SyncWindowTests {
 
 /// What was told, by installation: called on the database's loop.
 private final class Recorded: Sendable {
-    private let lock = Mutex([String: Int]())
+    private let lock = Mutex((counts: [String: Int](), topic: String?.none))
 
     func add(_ told: SyncWindowStore.Told) {
-        lock.withLock { counts in
-            for id in told.installations { counts[id] = told.syncCount }
+        lock.withLock { known in
+            for id in told.installations { known.counts[id] = told.syncCount }
+            known.topic = told.apnsTopic
         }
     }
 
-    var counts: [String: Int] { lock.withLock { $0 } }
+    var counts: [String: Int] { lock.withLock { $0.counts } }
+    var topic: String? { lock.withLock { $0.topic } }
 }
