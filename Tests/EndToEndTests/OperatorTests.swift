@@ -153,7 +153,7 @@ extension EndToEndTests {
                     #expect(checks[name] == "ok")
                 }
                 let groups = try JSONValue.parse(after.output)["groups"]?.array ?? []
-                #expect(groups.count == 3)
+                #expect(groups.count == 4)
                 for group in groups {
                     let (name, topic) = (group["group"]?.string, group["kafkaTopic"]?.string)
                     #expect(checks["group \(name ?? "") \(topic ?? "")"] == "ok")

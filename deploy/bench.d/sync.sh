@@ -126,8 +126,8 @@ sync_script() {
     cat >"$stack/sync-update.sql" <<SQL
 \\set i random(1, $datasets)
 \\set k random(1, 1000000000000000)
-BEGIN;
 \\startpipeline
+BEGIN;
 SELECT d.id, d.sync_count, d.records, d.bytes, d.tombstone_bytes, clock_timestamp() AS now
 FROM sync_datasets d
 WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool' AND p.app = '$app' AND p.is_linked)
@@ -139,8 +139,6 @@ JOIN sync_records r ON hashtextextended(r.key, 0) = hashtextextended(k.key, 0) A
 WHERE r.dataset = (SELECT d.id FROM sync_datasets d
     WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool' AND p.app = '$app' AND p.is_linked)
     AND d.identity = 'us-east-1:' || lpad(to_hex(:i::bigint), 24, '0') AND d.name = 'd2');
-\\endpipeline
-\\startpipeline
 INSERT INTO sync_records (dataset, key, value, sync_count, modified_at, modified_by, device_modified_at)
 SELECT d.id, 'p' || :k::bigint, repeat('x', 100), d.sync_count + 1, now(), NULL, NULL
 FROM sync_datasets d WHERE d.name = 'd2'
