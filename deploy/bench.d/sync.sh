@@ -121,7 +121,8 @@ sync_is_told() {
 
 # ── The same by SQL ─────────────────────────────────────────────────────────────────────────────
 
-# sync_script: the statements of SyncDatasetStore, as they are sent.
+# sync_script: the statements of SyncDatasetStore, as they are sent. The pool is a variable: pgbench takes
+# what follows a colon for one, in texts too.
 sync_script() {
     cat >"$stack/sync-update.sql" <<SQL
 \\set i random(1, $datasets)
@@ -130,23 +131,23 @@ sync_script() {
 BEGIN;
 SELECT d.id, d.sync_count, d.records, d.bytes, d.tombstone_bytes, clock_timestamp() AS now
 FROM sync_datasets d
-WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool' AND p.app = '$app' AND p.is_linked)
+WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = :pool AND p.app = '$app' AND p.is_linked)
     AND d.identity = 'us-east-1:' || lpad(to_hex(:i::bigint), 24, '0') AND d.name = 'd2'
     AND d.is_there FOR NO KEY UPDATE;
 SELECT r.key, r.sync_count, octet_length(r.value) AS bytes
 FROM unnest(ARRAY['p' || :k::bigint]) AS k(key)
 JOIN sync_records r ON hashtextextended(r.key, 0) = hashtextextended(k.key, 0) AND r.key = k.key
 WHERE r.dataset = (SELECT d.id FROM sync_datasets d
-    WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool' AND p.app = '$app' AND p.is_linked)
+    WHERE d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = :pool AND p.app = '$app' AND p.is_linked)
     AND d.identity = 'us-east-1:' || lpad(to_hex(:i::bigint), 24, '0') AND d.name = 'd2');
 INSERT INTO sync_records (dataset, key, value, sync_count, modified_at, modified_by, device_modified_at)
 SELECT d.id, 'p' || :k::bigint, repeat('x', 100), d.sync_count + 1, now(), NULL, NULL
 FROM sync_datasets d WHERE d.name = 'd2'
-    AND d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool')
+    AND d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = :pool)
     AND d.identity = 'us-east-1:' || lpad(to_hex(:i::bigint), 24, '0');
 UPDATE sync_datasets d SET sync_count = sync_count + 1, modified_at = now(), modified_by = NULL,
     records = records + 1, bytes = bytes + 110, tombstone_bytes = 0
-WHERE d.name = 'd2' AND d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = '$sync_pool')
+WHERE d.name = 'd2' AND d.pool = (SELECT p.id FROM sync_pools p WHERE p.name = :pool)
     AND d.identity = 'us-east-1:' || lpad(to_hex(:i::bigint), 24, '0');
 INSERT INTO outbox (kafka_topic, key, value, headers, order_key)
 SELECT '${KAFKA_TOPIC_PREFIX}dataset.changes', convert_to('us-east-1:' || :i::bigint, 'UTF8'),
@@ -165,6 +166,7 @@ sync_pgbench() {
         datasetName: "d2", syncCount: 1}')"
     kill -STOP "$registration_pid"
     "$(postgres_bin)/pgbench" -n -M prepared -c 4 -j 2 -T "$1" -D record="$record" \
+        -D pool="$sync_pool" \
         -f "$stack/sync-update.sql" "$stack_database" 2>"$stack/pgbench.log" |
         awk '/^tps/ { printf "{\"per_second\": %s}\n", $3 }'
     sql 'DELETE FROM outbox' >/dev/null
