@@ -6,6 +6,7 @@ sync_pool=us-east-1:be4c4000
 
 bench_sync() {
     local size app runs=0 count=100000 identities=10000 sync_round=0 chunk=0 datasets=2000 keys=100
+    local -x HTTP_ACCESS_LOG=false
     use_stack
     start_apns constant
     size="$(printf '%s\n' "${sizes[@]}" | sort -n | tail -n 1)"
