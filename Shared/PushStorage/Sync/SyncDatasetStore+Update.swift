@@ -1,3 +1,4 @@
+import JSON
 import Postgres
 package import PushCore
 
@@ -37,7 +38,7 @@ extension SyncDatasetStore {
         _ dataset: SyncDatasetName,
         _ patches: [SyncPatch],
         _ transaction: PostgresTransaction
-    ) async throws -> (HeldDataset?, [String: KnownRecord]) {
+    ) async throws -> (HeldDataset?, TextMap<KnownRecord>) {
         let own = parameters(dataset)
         let found = try await transaction.pipeline([
             (
@@ -62,7 +63,7 @@ extension SyncDatasetStore {
             ),
         ])
         guard let row = found[0].first else { return (nil, [:]) }
-        var known: [String: KnownRecord] = [:]
+        var known: TextMap<KnownRecord> = [:]
         for row in found[1].rows {
             known[try row.text("key")] = KnownRecord(
                 syncCount: try row.integer("sync_count"),

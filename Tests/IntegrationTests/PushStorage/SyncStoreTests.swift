@@ -80,6 +80,24 @@ struct SyncStoreTests {
         }
     }
 
+    @Test("Keys that look alike and are written in other bytes are other records")
+    func alike() async throws {
+        try await StorageFixture.run { fixture in
+            try await Self.link(fixture)
+            let (one, other) = ("caf\u{e9}", "cafe\u{301}")
+            try await Self.update([Self.set(one, "1", 0)], fixture.database)
+            try await Self.update(
+                [Self.set(other, "2", 0), Self.set(one, "3", 1)],
+                fixture.database
+            )
+            try await Self.update(
+                [Self.set(one, "4", 2), Self.set(other, "5", 2)],
+                fixture.database
+            )
+            #expect(try await fixture.database.syncDatasets.find(Self.notes).records == 2)
+        }
+    }
+
     @Test("Of writers who race each count is one's, and no record is lost")
     func races() async throws {
         try await StorageFixture.run { fixture in
