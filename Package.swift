@@ -79,6 +79,7 @@ let package = Package(
         .executable(name: "carillon-dispatcher", targets: ["Dispatcher"]),
         .executable(name: "carillon-config-watcher", targets: ["ConfigWatcher"]),
         .executable(name: "carillon-secure-payload", targets: ["SecurePayload"]),
+        .executable(name: "carillon-ingest", targets: ["Ingest"]),
         .executable(name: "carillon-simulator", targets: ["Simulator"]),
         .executable(name: "carillon", targets: ["CLI"]),
         .executable(name: "carillon-bench", targets: ["Benchmarks"]),
@@ -117,6 +118,7 @@ let package = Package(
         library("Cryptography", ["COpenSSL", "JSON", "Observability", "Settings"]),
         library("XML", ["CExpat", "JSON", "Observability"]),
         library("RegularExpressions", ["CPCRE2", "JSON", "Observability"]),
+        library("JSONSchema", ["RegularExpressions", "JSON", "Observability"]),
         library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability", "Settings"]),
         library("PushCore", ["JSON", "Observability"]),
         library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
@@ -176,11 +178,18 @@ let package = Package(
                 "HTTPTransport",
             ]
         ),
+        service(
+            "Ingest",
+            [
+                "HTTPServer", "Door", "Outbox", "JSONSchema", "PushStorage", "PushEvents", "Kafka",
+            ]
+        ),
         service("Simulator", ["HTTPServer", "Kafka"]),
         service(
             "CLI",
             [
                 "RemoteConfig", "PushStorage", "PushEvents", "Kafka", "PushProviders", "Logins",
+                "JSONSchema", "HTTPTransport",
             ]
         ),
 
@@ -238,6 +247,14 @@ let package = Package(
             ["RemoteConfig", "RegularExpressions", "Cryptography", "PushCore", "JSON", "XML"],
             exclude: ["conditions.py"]
         ),
+        tests("JSONSchemaTests", ["JSONSchema", "RegularExpressions", "JSON"]),
+        tests(
+            "IngestTests",
+            [
+                "Ingest", "JSONSchema", "Apps", "Door", "HTTPServer", "PushStorage", "PushEvents",
+                "PushCore", "Kafka", "Cryptography", "EventLoop", "Observability", "JSON",
+            ]
+        ),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "PushCore", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),
         tests(
@@ -256,7 +273,7 @@ let package = Package(
             "SettingsTests",
             [
                 "Settings", "ServiceKit", "Kafka", "Registration", "Dispatcher", "ConfigWatcher",
-                "SecurePayload", "Simulator", "CLI",
+                "SecurePayload", "Ingest", "Simulator", "CLI",
             ]
         ),
         tests(

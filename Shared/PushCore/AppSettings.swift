@@ -43,6 +43,13 @@ package struct AppSettings: Sendable, Equatable {
     /// knows a pool's and an identity's id reads and writes what it keeps then.
     package var takesUnsignedSync = false
 
+    /// `ingest-objects-per-minute`: how many objects of the app's devices one process takes in; 0: no
+    /// limit.
+    package var maximumIngestObjectsPerMinute = 0
+    /// `receipts`: whether each push carries its id, as `pushId`, by which devices report that it came or
+    /// was opened.
+    package var sendsPushIDs = false
+
     package init() {}
 
     /// From what is stored.
@@ -177,5 +184,7 @@ package struct AppSettings: Sendable, Equatable {
         .toggle(secureUnnamedName) { \.meansUnnamedSecure },
         .form(secureIDsName) { \.secureIDs },
         .toggle("sync-unsigned") { \.takesUnsignedSync },
+        .number("ingest-objects-per-minute", 0...1_000_000_000) { \.maximumIngestObjectsPerMinute },
+        .toggle("receipts") { \.sendsPushIDs },
     ]
 }

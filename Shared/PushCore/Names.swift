@@ -2,8 +2,8 @@
 package enum AppID {
     /// Names that begin a route of ours, so that no app can be called so.
     package static let reserved: Set<String> = [
-        "1.1", "api", "console", "events", "identitypools", "livez", "metrics", "openapi.json",
-        "parse", "readyz", "v1",
+        "1.1", "api", "app", "console", "events", "identitypools", "livez", "metrics", "oauth2",
+        "openapi.json", "parse", "readyz", "v1",
     ]
 
     /// What is wrong with an id for a new app; `nil` if nothing is.

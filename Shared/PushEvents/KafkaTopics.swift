@@ -1,3 +1,5 @@
+import PushCore
+
 /// The names of the topics, each behind `KAFKA_TOPIC_PREFIX`.
 package struct KafkaTopics: Sendable, Equatable {
     package let prefix: String
@@ -13,8 +15,13 @@ package struct KafkaTopics: Sendable, Equatable {
     package var pushRC: String { prefix + "PUSH_RC" }
     package var datasetChanges: String { prefix + "dataset.changes" }
 
+    /// Objects of one type, of all apps that have it.
+    package func ingest(_ type: String) -> String { ingestPrefix + type }
+    package var ingestPrefix: String { prefix + "ingest." }
+
     /// Those that this version writes or reads: what `carillon migrate` creates.
     package var all: [String] {
         [pushRequests, pushOutcomes, deadLetters, configPublished, pushRC, datasetChanges]
+            + BuiltInIngestType.allCases.map { ingest($0.rawValue) }
     }
 }

@@ -23,6 +23,8 @@ package enum StorageChannel: String, Sendable, CaseIterable {
     case configPending = "carillon_config_pending"
     /// A dataset changed, and somebody is to be told.
     case syncWindows = "carillon_sync_windows"
+    /// A type of objects was declared or changed; the payload is the app.
+    case ingestTypes = "carillon_ingest_types"
 
     func notify(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute("SELECT pg_notify('\(rawValue)', '')")

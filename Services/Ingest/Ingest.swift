@@ -1,0 +1,6 @@
+import ServiceKit
+
+@main
+struct Ingest {
+    static func main() async {}
+}

@@ -1,0 +1,4 @@
+import Ingest
+import Testing
+
+@Suite struct IngestTests {}

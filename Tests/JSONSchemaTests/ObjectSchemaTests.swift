@@ -1,0 +1,4 @@
+import JSONSchema
+import Testing
+
+@Suite struct ObjectSchemaTests {}
