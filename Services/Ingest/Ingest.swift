@@ -1,6 +1,56 @@
+import Door
+import EventLoop
+import HTTPServer
+import Kafka
+import Observability
+import PushEvents
+import PushStorage
 import ServiceKit
 
+/// Takes in what devices only send, typed objects and events, and brings it to Postgres. Nothing can be
+/// read, changed or deleted here.
+///
+/// Flow: `NativeSurface`, `SegmentSurface`, `CloudEventsSurface`, `AtlasSurface` → `ObjectReader` →
+/// `Intake` → Kafka's `ingest.<Type>` → `IngestSink` → `PushDatabase`.
 @main
 struct Ingest {
-    static func main() async {}
+    static func main() async {
+        await runService(
+            "ingest",
+            about: "one way in: objects and events of devices, to Kafka and Postgres",
+            variables: IngestConfiguration.variables,
+            loops: .perCore,
+            reading: IngestConfiguration.init,
+            parts: makeParts
+        )
+    }
+}
+
+/// Each loop takes in what its connections send, with a producer of its own; the sink lives on the first.
+func makeParts(
+    _ configuration: IngestConfiguration,
+    in runtime: ServiceRuntime
+) throws -> [any ServicePart] {
+    let rooms = LoopRooms.make(
+        configuration.database,
+        keys: configuration.masterKeys,
+        limits: configuration.limits,
+        appsKnownFor: TypeDirectory.staleLifetime,
+        in: runtime
+    )
+    // Bodies that are coming take one half, what waits for Kafka the other.
+    let held = HeldBytes(limit: configuration.maximumHeldBytes / 2)
+    var http = configuration.http
+    http.maximumHeldBodyBytes = min(
+        http.maximumHeldBodyBytes,
+        max(ObjectLimits.bodyBytes, configuration.maximumHeldBytes / 2 / rooms.count)
+    )
+    let quota = ObjectQuota()
+    let loops = try rooms.enumerated().map { number, rooms in
+        try IngestLoop(number, rooms, held: held, quota: quota, configuration, runtime)
+    }
+    let server = try SurfaceServer(http, rooms, in: runtime) { rooms in
+        loops.first { $0.intake.loop === rooms.loop }?.surfaces ?? []
+    }
+    return rooms.flatMap(\.parts) + loops.flatMap(\.parts) + [server]
 }

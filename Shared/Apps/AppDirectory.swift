@@ -82,10 +82,14 @@ package enum AppName: Sendable {
     case project(String)
     /// An identity pool that is linked to the app.
     case pool(String)
+    /// The SHA-256 of an app key, in hexadecimal digits: such a key is one app's alone.
+    case keyDigest(String)
 
     package var text: String {
         switch self {
-        case .id(let text), .folded(let text), .project(let text), .pool(let text): text
+        case .id(let text), .folded(let text), .project(let text), .pool(let text),
+            .keyDigest(let text):
+            text
         }
     }
 
@@ -95,6 +99,7 @@ package enum AppName: Sendable {
         case .id(let id), .folded(let id): AppID.isWellFormed(id)
         case .project(let name): AppLink.isProjectName(name)
         case .pool(let name): AppLink.isPoolName(name)
+        case .keyDigest(let digest): digest.utf8.count == 64
         }
     }
 }
@@ -121,6 +126,10 @@ package actor AppDirectory {
 
     private let database: PushDatabase
     private let keys: KeyRing
+    /// For how long an app that was read is known while the database is away.
+    private let staleLifetime: Duration
+    /// Until then the database is taken to be away.
+    private var awayUntil: ContinuousClock.Instant?
     private var entries: [String: Entry] = [:]
     /// The ids that were written otherwise, by how they were.
     private var foldings: [String: String] = [:]
@@ -138,8 +147,15 @@ package actor AppDirectory {
     /// Counts notices: what was read before one is not kept after it.
     private var notices = 0
 
-    package init(_ database: PushDatabase, keys: KeyRing, on loop: EventLoop) {
+    /// `staleLifetime` is for how long an app that was read is known while the database is away.
+    package init(
+        _ database: PushDatabase,
+        keys: KeyRing,
+        staleLifetime: Duration = .zero,
+        on loop: EventLoop
+    ) {
         self.database = database
+        self.staleLifetime = staleLifetime
         self.keys = keys
         self.loop = loop
     }
@@ -162,12 +178,23 @@ package actor AppDirectory {
     /// An empty id: any app may have changed.
     private func forget(_ app: String) {
         notices += 1
-        if app.isEmpty { entries = [:] } else { entries[app] = nil }
+        // Read again at the next call; where stale ones count they are kept for that.
+        if staleLifetime > .zero {
+            for id in app.isEmpty ? Array(entries.keys) : [app] {
+                guard let entry = entries[id] else { continue }
+                entries[id] = Entry(app: entry.app, readAt: entry.readAt - Self.lifetime)
+            }
+        } else if app.isEmpty {
+            entries = [:]
+        } else {
+            entries[app] = nil
+        }
         // What was nobody's may be linked now, and what was one app's to another.
-        projects = [:]
+        projects = projects.filter { $0.key.hasPrefix(Self.keyMark) }
         unnamedApp = nil
         misses = misses.filter { miss in
             !miss.key.hasPrefix(Self.projectMark) && !miss.key.hasPrefix(Self.poolMark)
+                && !miss.key.hasPrefix(Self.keyMark)
         }
     }
 
@@ -177,6 +204,7 @@ package actor AppDirectory {
         case .folded(let name): try await find(folding: name)
         case .project(let name): try await find(project: name)
         case .pool(let name): try await find(pool: name)
+        case .keyDigest(let digest): try await find(keyDigest: digest)
         }
     }
 
@@ -193,10 +221,9 @@ package actor AppDirectory {
             case .project(let name): projects[name] ?? name
             // No app's id has a blank.
             case .pool(let name): projects[Self.pool(name)] ?? Self.pool(name)
+            case .keyDigest(let digest): projects[Self.key(digest)] ?? Self.key(digest)
             }
-        guard let entry = entries[id], ContinuousClock.now - entry.readAt < Self.lifetime else {
-            return nil
-        }
+        guard let entry = entries[id], isUsable(entry) else { return nil }
         // A link may have become another app's.
         if case .project(let name) = name, !entry.app.isCalled(name) { return nil }
         if case .pool(let name) = name, !entry.app.hasPool(name) { return nil }
@@ -214,6 +241,8 @@ package actor AppDirectory {
             entries[projects[name] ?? name] != nil || isMissing(Self.project(name))
         case .pool(let name):
             projects[Self.pool(name)].map { entries[$0] != nil } ?? isMissing(Self.pool(name))
+        case .keyDigest(let digest):
+            projects[Self.key(digest)].map { entries[$0] != nil } ?? isMissing(Self.key(digest))
         }
     }
 
@@ -223,6 +252,8 @@ package actor AppDirectory {
     private static func project(_ name: String) -> String { projectMark + name }
     private static let poolMark = "pool "
     private static func pool(_ name: String) -> String { poolMark + name }
+    private static let keyMark = "key "
+    private static func key(_ digest: String) -> String { keyMark + digest }
 
     /// The app of this id, or that this project is linked to.
     private func find(project name: String) async throws -> AppAccess? {
@@ -271,6 +302,30 @@ package actor AppDirectory {
         return try await find(linked.app)
     }
 
+    /// The app whose app key this is the digest of. Whether the key is accepted is the proof's to say.
+    private func find(keyDigest digest: String) async throws -> AppAccess? {
+        let key = Self.key(digest)
+        if let id = projects[key] {
+            if let app = try await find(id) { return app }
+            projects[key] = nil
+        }
+        if isMissing(key) { return nil }
+        return try await shared(key) { try await self.read(keyDigest: digest) }
+    }
+
+    private func read(keyDigest digest: String) async throws -> AppAccess? {
+        let key = Self.key(digest)
+        guard let bytes = try? Hex.decode(digest),
+            let stored = try await database.apps.find(appKeyDigest: bytes)
+        else {
+            miss(key)
+            return nil
+        }
+        if projects.count >= Self.maximumEntries { projects = [:] }
+        projects[key] = stored.id
+        return try await find(stored.id)
+    }
+
     /// The app of this id, whatever its case.
     private func find(folding name: String) async throws -> AppAccess? {
         guard AppID.isWellFormed(name) else { return nil }
@@ -288,16 +343,36 @@ package actor AppDirectory {
     }
 
     private func find(_ id: String) async throws -> AppAccess? {
-        if let entry = entries[id], ContinuousClock.now - entry.readAt < Self.lifetime {
+        let entry = entries[id]
+        if let entry, isUsable(entry) { return entry.app }
+        if isMissing(id) { return nil }
+        do {
+            return try await shared("app " + id, isKnown: entry != nil) { try await self.read(id) }
+        } catch let error as StorageError where error.isRetryable {
+            // It was known a moment ago, and nobody can say that it is no more.
+            guard let entry, ContinuousClock.now - entry.readAt < staleLifetime else { throw error }
+            awayUntil = .now + Self.retryPause
             return entry.app
         }
-        if isMissing(id) { return nil }
-        return try await shared("app " + id) { try await self.read(id) }
     }
+
+    private func isUsable(_ entry: Entry) -> Bool {
+        let now = ContinuousClock.now
+        let age = now - entry.readAt
+        if age < Self.lifetime { return true }
+        guard age < staleLifetime else { return false }
+        return awayUntil.map { now < $0 } ?? false || database.notReadyReason() != nil
+    }
+
+    /// How often a database that is away is asked.
+    private static let retryPause = Duration.seconds(1)
+    /// How long it is waited for where what was known will do.
+    private static let patienceOfKnown = Duration.seconds(1)
 
     /// All who ask at once share one reading, but for one that began before something changed.
     private func shared(
         _ name: String,
+        isKnown: Bool = false,
         _ read: @escaping @Sendable () async throws -> AppAccess?
     ) async throws -> AppAccess? {
         if let reading = readings[name], reading.notices == notices {
@@ -305,7 +380,7 @@ package actor AppDirectory {
         }
         let flight = Flight<AppAccess?>(
             on: loop,
-            atMost: Self.patience,
+            atMost: isKnown && staleLifetime > .zero ? Self.patienceOfKnown : Self.patience,
             orElse: StorageError(.database, "the database does not answer", isRetryable: true)
         )
         readings[name] = (flight, notices)

@@ -19,6 +19,15 @@ package struct CORS: Sendable {
         headers: String,
         exposed: String? = nil
     ) {
+        self.init(patterns, methods: methods, headers: headers, exposed: exposed)
+    }
+
+    package init(
+        _ patterns: [String],
+        methods: String,
+        headers: String,
+        exposed: String? = nil
+    ) {
         self.patterns = patterns
         self.methods = methods
         self.headers = headers

@@ -16,16 +16,27 @@ package struct LoopRooms: Sendable {
     /// the listener stands behind them.
     package let parts: [any ServicePart]
 
-    /// One for each loop of the service.
+    /// One for each loop of the service. `staleLifetime` is for how long an app is known while the
+    /// database is away.
     package static func make(
         _ configuration: DatabaseConfiguration,
         keys: KeyRing,
         limits: RateLimits,
+        appsKnownFor staleLifetime: Duration = .zero,
         in runtime: ServiceRuntime
     ) -> [LoopRooms] {
         let appLimits = AppLimits()
         return runtime.loops.enumerated().map { number, loop in
-            LoopRooms(configuration, keys, limits, appLimits, number: number, loop, runtime)
+            LoopRooms(
+                configuration,
+                keys,
+                limits,
+                appLimits,
+                staleLifetime,
+                number: number,
+                loop,
+                runtime
+            )
         }
     }
 
@@ -34,14 +45,16 @@ package struct LoopRooms: Sendable {
         _ keys: KeyRing,
         _ limits: RateLimits,
         _ appLimits: AppLimits,
+        _ staleLifetime: Duration,
         number: Int,
         _ loop: EventLoop,
         _ runtime: ServiceRuntime
     ) {
         let (log, metrics) = (runtime.log, runtime.metrics)
         let database = PushDatabase(configuration, on: loop, log: log, metrics: metrics)
-        let apps = AppDirectory(database, keys: keys, on: loop)
+        let apps = AppDirectory(database, keys: keys, staleLifetime: staleLifetime, on: loop)
         let trail = AuditTrail("audit-\(number)", database, on: loop, log: log, metrics: metrics)
+        let patience = Patience(staleLifetime)
         self.loop = loop
         self.database = database
         door = RequestGuard(
@@ -51,11 +64,36 @@ package struct LoopRooms: Sendable {
         parts = [
             Part(
                 "database-\(number)",
-                notReady: { database.notReadyReason() },
+                notReady: {
+                    staleLifetime > .zero
+                        ? patience.reason(database.notReadyReason()) : database.notReadyReason()
+                },
                 endedBy: SchemaTooNew.self
             ) { try await database.run() },
             Part("apps-\(number)", run: { try await apps.run() }),
             trail,
         ]
+    }
+}
+
+/// Of a service that goes on for a while without its database: whether that while is over.
+private final class Patience: Sendable {
+    private let limit: Duration
+    private let lock = Lock()
+    nonisolated(unsafe) private var lastReadyAt: ContinuousClock.Instant?
+
+    init(_ limit: Duration) { self.limit = limit }
+
+    /// - Returns: What is in the way, where it was never out of it or has been for too long.
+    func reason(_ reason: String?) -> String? {
+        lock.withLock {
+            let now = ContinuousClock.now
+            guard let reason else {
+                unsafe lastReadyAt = now
+                return nil
+            }
+            guard let last = unsafe lastReadyAt, now - last < limit else { return reason }
+            return nil
+        }
     }
 }

@@ -26,6 +26,9 @@ extension Router {
             // Browsers may ask about any path; that alone does not make it one of a surface's.
             return surface.refused(allowed == [.options] ? .nothingHere : .wrongMethod, request)
         }
+        refusalBeforeBody = { request in
+            surfaces.first(where: { $0.owns(request) })?.refusal(beforeBodyOf: request)
+        }
         errorResponse = { error, request in
             guard let surface = surfaces.first(where: { $0.owns(request) }) else {
                 return failure(error, request)

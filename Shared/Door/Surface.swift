@@ -17,6 +17,9 @@ package protocol Surface: Sendable {
     /// - Throws: `Refusal.unauthorized`, or the surface's own error, where nobody does.
     func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof
 
+    /// Why the body of a request is not to be read; `nil`: it is. Asked when its head is there.
+    func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem?
+
     /// A refusal in the surface's form.
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse
 
@@ -32,6 +35,8 @@ package protocol Surface: Sendable {
 
 extension Surface {
     package var cors: CORS? { nil }
+
+    package func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? { nil }
 
     package func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
         try Proof(headers: request.headers)

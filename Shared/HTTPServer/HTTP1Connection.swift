@@ -159,6 +159,9 @@ final class HTTP1Connection: ProtocolDriver {
             let progress = RequestInProgress(request, server)
             parser.maximumBodyBytes = progress.maximumBodyBytes
             current = progress
+            if head.hasBody, let problem = server.router.refusalBeforeBody(request) {
+                refuse(problem)
+            }
         } catch {
             let request = HTTPServerRequest(
                 refused: head.method,
@@ -255,6 +258,7 @@ final class HTTP1Connection: ProtocolDriver {
         if closes {
             phase = .closing
             deadline = nil
+            parser.discard()
             connection.finish()
         } else {
             startOver()

@@ -93,11 +93,7 @@ struct HTTP1Parser {
     mutating func next() -> Event? {
         do throws(HTTPProblem) {
             let event = try step()
-            if event == nil, position == buffer.count, buffer.capacity > Self.keptBytes {
-                buffer = []
-                scanned = 0
-                position = 0
-            }
+            if position == buffer.count, buffer.capacity > Self.keptBytes { letGoOfBuffer() }
             return event
         } catch {
             failedTarget = beginningOfTarget()
@@ -108,6 +104,19 @@ struct HTTP1Parser {
             scanned = 0
             return .failure(error)
         }
+    }
+
+    private mutating func letGoOfBuffer() {
+        buffer = []
+        scanned = 0
+        position = 0
+    }
+
+    /// Nothing more is read: what has come is not kept until the connection is gone.
+    mutating func discard() {
+        state = .failed
+        body = []
+        letGoOfBuffer()
     }
 
     private mutating func step() throws(HTTPProblem) -> Event? {

@@ -120,7 +120,13 @@ final class HTTP2Connection: ProtocolDriver {
             stream.maximumBodyBytes = progress.maximumBodyBytes
             streams[id] = stream
             let declared = progress.request.headers["content-length"].flatMap { Int($0) } ?? 0
-            if declared > stream.maximumBodyBytes { refuse(id, tooLarge(stream)) }
+            if declared > stream.maximumBodyBytes {
+                refuse(id, tooLarge(stream))
+            } else if head.method == "POST",
+                let problem = server.router.refusalBeforeBody(progress.request)
+            {
+                refuse(id, problem)
+            }
         } catch {
             refuse(id, error, of: head)
         }

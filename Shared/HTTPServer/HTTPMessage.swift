@@ -90,6 +90,13 @@ package struct HTTPServerRequest: Sendable {
         }
     }
 
+    /// Lets go of the body before the handler ends, for one that waits long after it has read it. On the
+    /// connection's loop.
+    package mutating func dropBody() {
+        body = []
+        heldBody?.drop()
+    }
+
     /// The first value of that name in the query.
     package func queryValue(_ name: String) -> String? {
         query.first { $0.name == name }?.value

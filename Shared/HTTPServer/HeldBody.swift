@@ -2,6 +2,8 @@ internal import Synchronization
 
 /// What the body of one request takes of its loop's budget. Usable from anywhere.
 final class HeldBody: Sendable {
+    /// Lets whoever gave the request its body go of it. The loop's.
+    nonisolated(unsafe) var whenDropped: (() -> Void)?
     /// Of the body, and of what it inflates to.
     let maximumBytes: Int
     private let budget: ByteBudget
@@ -34,6 +36,12 @@ final class HeldBody: Sendable {
     func letGo() {
         let held = bytes.exchange(0, ordering: .relaxed)
         if held != 0 { budget.add(-held) }
+    }
+
+    func drop() {
+        unsafe whenDropped?()
+        unsafe whenDropped = nil
+        letGo()
     }
 
     /// Of a body that its handler found to be no good: others' are counted by their connections.

@@ -24,6 +24,7 @@ final class RequestInProgress: @unchecked Sendable {
         request.heldBody = heldBody
         self.request = request
         self.server = server
+        unsafe heldBody.whenDropped = { [weak self] in self?.request.body = [] }
     }
 
     /// The bound of its body, and of what that inflates to.

@@ -21,7 +21,7 @@ package struct Router: Sendable {
         .problem(HTTPProblem(status: 404, detail: "there is nothing at this path"))
     }
 
-    /// The path is known, the method is not; `Allow` is added to the answer.
+    /// The path is known, the method is not; `Allow` is added to an answer that has none.
     package var methodNotAllowed:
         @Sendable (HTTPServerRequest, _ allowed: [HTTPMethod]) -> HTTPServerResponse = { _, _ in
             .problem(HTTPProblem(status: 405, detail: "this path does not take this method"))
@@ -35,6 +35,10 @@ package struct Router: Sendable {
         if let problem = error as? HTTPProblem { return .problem(problem) }
         return .problem(HTTPProblem(status: 500))
     }
+
+    /// Asked once the head of a request with a body is there, before any of that is waited for: why it
+    /// is not to be read.
+    package var refusalBeforeBody: @Sendable (HTTPServerRequest) -> HTTPProblem? = { _ in nil }
 
     /// Where a handler's failure (an answer of 500 or above for what it threw) is logged. One
     /// that was cancelled by a stop has not failed.
@@ -144,6 +148,7 @@ package struct Router: Sendable {
     func refusal(of request: HTTPServerRequest, by match: Match) -> HTTPServerResponse {
         guard case .otherMethods(let allowed) = match else { return notFound(request) }
         var response = methodNotAllowed(request, allowed)
+        if response.headers.contains("Allow") { return response }
         var names = allowed.map(\.rawValue)
         if allowed.contains(.get), !allowed.contains(.head) { names.append("HEAD") }
         response.headers["Allow"] = names.sorted().joined(separator: ", ")

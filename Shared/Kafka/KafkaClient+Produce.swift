@@ -42,6 +42,7 @@ extension KafkaClient {
             let topic = unsafe withHandle({ unsafe rd_kafka_topic_new($0, block.topic, nil) })
         else { return (0, rd_kafka_last_error()) }
         defer { unsafe rd_kafka_topic_destroy(topic) }
+        if !block.headers.isEmpty { return unsafe produce(block, range, to: topic, number) }
         for index in range {
             let status = unsafe block.withRecord(index) { key, value in
                 unsafe rd_kafka_produce(
@@ -56,6 +57,43 @@ extension KafkaClient {
                 )
             }
             guard status == 0 else { return (index - range.lowerBound, rd_kafka_last_error()) }
+        }
+        return (range.count, RD_KAFKA_RESP_ERR_NO_ERROR)
+    }
+}
+
+extension KafkaClient {
+    /// The same of records with headers, each of which gets a list of its own.
+    private func produce(
+        _ block: KafkaRecordBlock,
+        _ range: Range<Int>,
+        to topic: OpaquePointer,
+        _ number: Int
+    ) -> (taken: Int, refusal: rd_kafka_resp_err_t) {
+        guard let headers = unsafe makeHeaders(block.headers) else {
+            return (0, RD_KAFKA_RESP_ERR__FAIL)
+        }
+        defer { unsafe rd_kafka_headers_destroy(headers) }
+        for index in range {
+            let own = unsafe rd_kafka_headers_copy(headers)
+            let code = unsafe block.withRecord(index) { key, value in
+                unsafe withHandle { handle in
+                    unsafe carillon_kafka_produce_to(
+                        handle,
+                        topic,
+                        key.baseAddress,
+                        key.count,
+                        value.baseAddress,
+                        value.count,
+                        own,
+                        UnsafeMutableRawPointer(bitPattern: number + index - range.lowerBound)
+                    )
+                }
+            }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                unsafe rd_kafka_headers_destroy(own)
+                return (index - range.lowerBound, code)
+            }
         }
         return (range.count, RD_KAFKA_RESP_ERR_NO_ERROR)
     }

@@ -36,8 +36,11 @@ package actor KafkaProducer {
 
     /// One call of `send`. Confined to the loop.
     private final class Sending: @unchecked Sendable {
-        let records: Records
-        let continuation: CheckedContinuation<[Int: KafkaError], Never>
+        /// `nil` once librdkafka has copies of all.
+        private(set) var records: Records?
+        let count: Int
+        /// Whoever waits, once he does.
+        var continuation: CheckedContinuation<[Int: KafkaError], Never>?
         /// Of those that have failed.
         var errors: [Int: KafkaError] = [:]
         var isAnswered: [Bool]
@@ -46,13 +49,16 @@ package actor KafkaProducer {
         /// How many it took and did not answer.
         var unanswered = 0
 
-        init(_ records: Records, _ continuation: CheckedContinuation<[Int: KafkaError], Never>) {
+        init(_ records: consuming Records) {
+            count = records.count
+            isAnswered = Array(repeating: false, count: count)
             self.records = records
-            self.continuation = continuation
-            isAnswered = Array(repeating: false, count: records.count)
         }
 
-        var isOver: Bool { produced == records.count && unanswered == 0 }
+        var isOver: Bool { produced == count && unanswered == 0 }
+
+        /// What waits for its acknowledgement need not be held twice.
+        func letGoOfRecords() { records = nil }
     }
 
     private let client: KafkaClient
@@ -124,7 +130,7 @@ package actor KafkaProducer {
     ///   not may be sent again when its error `isRetryable`.
     /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
     package func send(_ records: [KafkaOutgoing]) async throws -> [KafkaError?] {
-        let errors = try await send(.single(records))
+        let errors = try await send(Sending(.single(records)))
         return records.indices.map { errors[$0] }
     }
 
@@ -132,17 +138,18 @@ package actor KafkaProducer {
     ///
     /// - Returns: The errors of those that are not written, by index.
     /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
-    package func send(_ block: KafkaRecordBlock) async throws -> [Int: KafkaError] {
-        try await send(.block(block))
+    package func send(_ block: consuming KafkaRecordBlock) async throws -> [Int: KafkaError] {
+        try await send(Sending(.block(block)))
     }
 
-    private func send(_ records: Records) async throws -> [Int: KafkaError] {
+    private func send(_ sending: Sending) async throws -> [Int: KafkaError] {
         if let failure { throw failure }
-        if records.count == 0 { return [:] }
+        if sending.count == 0 { return [:] }
         try open()
         guard state == .open else { throw KafkaError.closed }
         return await withCheckedContinuation { continuation in
-            sendings[nextSending] = Sending(records, continuation)
+            sending.continuation = continuation
+            sendings[nextSending] = sending
             line.append(nextSending)
             nextSending += 1
             feed()
@@ -200,11 +207,11 @@ package actor KafkaProducer {
 
     /// - Returns: False where there is no room for the rest.
     private func feed(_ sending: Sending, _ id: Int) -> Bool {
-        while sending.produced < sending.records.count {
+        while sending.produced < sending.count, let records = sending.records {
             guard outstanding < maximumOutstanding else { return false }
             let start = sending.produced
             let refusal: rd_kafka_resp_err_t
-            switch sending.records {
+            switch records {
             case .single(let records):
                 refusal = client.produce(records[start], number: number(of: start, in: id))
                 if refusal == RD_KAFKA_RESP_ERR_NO_ERROR { sending.produced += 1 }
@@ -232,12 +239,13 @@ package actor KafkaProducer {
                 sending.produced += 1
             }
         }
+        sending.letGoOfRecords()
         return true
     }
 
     private func settle(_ sending: Sending, _ id: Int) {
         guard sending.isOver, sendings.removeValue(forKey: id) != nil else { return }
-        sending.continuation.resume(returning: sending.errors)
+        sending.continuation?.resume(returning: sending.errors)
     }
 
     /// What librdkafka carries, as a pointer, hence above 0.
@@ -348,12 +356,12 @@ package actor KafkaProducer {
     private func failLine() {
         for id in line {
             guard let sending = sendings[id] else { continue }
-            for index in sending.produced..<sending.records.count {
+            for index in sending.produced..<sending.count {
                 sending.errors[index] = .closed
                 sending.isAnswered[index] = true
                 failed?.add()
             }
-            sending.produced = sending.records.count
+            sending.produced = sending.count
             settle(sending, id)
         }
         line.removeAll()
@@ -387,7 +395,7 @@ package actor KafkaProducer {
                 sending.errors[index] = .timedOut
                 failed?.add()
             }
-            sending.continuation.resume(returning: sending.errors)
+            sending.continuation?.resume(returning: sending.errors)
         }
         client.abandon()
         end()

@@ -70,8 +70,8 @@ package struct KafkaOutgoing: Sendable, Equatable {
     }
 }
 
-/// Records to be written to one Kafka topic, without headers, in one block of memory: none of them is
-/// an object of its own.
+/// Records to be written to one Kafka topic, all with the same headers, in one block of memory: none of
+/// them is an object of its own.
 package struct KafkaRecordBlock: Sendable, Equatable {
     private struct Place: Equatable {
         /// Into `bytes`; the value follows the key.
@@ -81,18 +81,28 @@ package struct KafkaRecordBlock: Sendable, Equatable {
     }
 
     package let topic: String
+    /// Of each record.
+    package let headers: [KafkaHeader]
     private var bytes: [UInt8] = []
     private var places: [Place] = []
 
     /// `count` and `sizeBytes` are how much there will be, about.
-    package init(topic: String, count: Int = 0, sizeBytes: Int = 0) {
+    package init(
+        topic: String,
+        headers: [KafkaHeader] = [],
+        count: Int = 0,
+        sizeBytes: Int = 0
+    ) {
         self.topic = topic
+        self.headers = headers
         bytes.reserveCapacity(sizeBytes)
         places.reserveCapacity(count)
     }
 
     package var count: Int { places.count }
     package var isEmpty: Bool { places.isEmpty }
+    /// Of all keys and values.
+    package var sizeBytes: Int { bytes.count }
 
     /// One record; `write` appends its value to the bytes that it is given.
     package mutating func append(key: String, _ write: (inout [UInt8]) -> Void) {
@@ -105,7 +115,7 @@ package struct KafkaRecordBlock: Sendable, Equatable {
 
     /// Those at the indices, in that order.
     package func only(_ indices: some Sequence<Int>) -> KafkaRecordBlock {
-        var block = KafkaRecordBlock(topic: topic)
+        var block = KafkaRecordBlock(topic: topic, headers: headers)
         for index in indices {
             let place = places[index]
             let start = block.bytes.count

@@ -24,6 +24,33 @@ package struct Metric: Hashable, Sendable {
         "Turns of the event loop longer than 50 ms."
     )
 
+    // Ingest.
+    package static let ingestAccepted = Metric(
+        "ingest_objects_accepted_total",
+        .counter,
+        "Objects that Kafka has, and whose sender was told so."
+    )
+    package static let ingestRefused = Metric(
+        "ingest_objects_refused_total",
+        .counter,
+        "Objects that were refused, by reason."
+    )
+    package static let ingestLimited = Metric(
+        "ingest_requests_limited_total",
+        .counter,
+        "Requests that were to come again later: over an app's quota, or with too much waiting for Kafka."
+    )
+    package static let ingestNotWritten = Metric(
+        "ingest_records_not_acknowledged_total",
+        .counter,
+        "Records that Kafka did not acknowledge in time; their senders were told to repeat."
+    )
+    package static let ingestHeldBytes = Metric(
+        "ingest_held_bytes",
+        .gauge,
+        "What waits for Kafka, as INGEST_MAX_HELD_BYTES counts it."
+    )
+
     // HTTP server.
     package static let httpRequests = Metric(
         "http_server_requests_total",

@@ -8,6 +8,7 @@ import Testing
 @testable import CLI
 @testable import ConfigWatcher
 @testable import Dispatcher
+@testable import Ingest
 @testable import Registration
 @testable import SecurePayload
 @testable import Simulator
@@ -32,6 +33,7 @@ struct VariablesTests {
             "secure-payload",
             ServiceVariable.all(beside: SecurePayloadConfiguration.variables)
         ),
+        ("ingest", ServiceVariable.all(beside: IngestConfiguration.variables)),
         ("simulator", ServiceVariable.all(beside: SimulatorConfiguration.variables)),
         ("carillon", CommandContext.variables),
     ]
@@ -90,6 +92,8 @@ struct VariablesTests {
         #expect(watcher == Set(ConfigWatcherConfiguration.variables.map(\.name)))
         let secure = try names { _ = try SecurePayloadConfiguration(reader: $0) }
         #expect(secure == Set(SecurePayloadConfiguration.variables.map(\.name)))
+        let ingest = try names { _ = try IngestConfiguration(reader: $0) }
+        #expect(ingest == Set(IngestConfiguration.variables.map(\.name)))
         let simulator = try names { _ = try SimulatorConfiguration(reader: $0) }
         #expect(simulator == Set(SimulatorConfiguration.variables.map(\.name)))
     }

@@ -13,12 +13,14 @@ package enum IngestTypeName {
     /// What is wrong with a name for a type that an app declares; `nil` if nothing is.
     package static func problem(_ name: String) -> String? {
         guard isWellFormed(name) else {
-            return "a type's name is a letter followed by at most 99 of the letters A-Z, a-z, digits,"
+            return
+                "a type's name is a letter followed by at most 99 of the letters A-Z, a-z, digits,"
                 + " '_', '.' and '-'"
         }
         let folded = name.lowercased()
         for reserved in ["segment", "push"] where folded.hasPrefix(reserved) {
-            return "names that begin with '\(reserved.prefix(1).uppercased() + reserved.dropFirst())'"
+            return
+                "names that begin with '\(reserved.prefix(1).uppercased() + reserved.dropFirst())'"
                 + " are those of built-in types"
         }
         return nil

@@ -1,0 +1,241 @@
+import Cryptography
+import Door
+import HTTPServer
+import JSON
+import JSONSchema
+import Kafka
+import PushCore
+import PushEvents
+import PushStorage
+
+/// Atlas' Data API, as far as it inserts: `insertOne` and `insertMany`. A collection is a type. What is
+/// inserted is kept whole or not at all, as its answer cannot name what was refused.
+///
+/// One value a loop.
+struct AtlasSurface: Surface {
+    let intake: Intake
+
+    private static let base = "/app/:appId/endpoint/data/v1/action/"
+
+    private enum Action: String, CaseIterable {
+        case insertOne, insertMany
+    }
+
+    /// What Atlas offered beside, and nobody may do here.
+    private static let others = [
+        "find", "findOne", "aggregate", "updateOne", "updateMany", "replaceOne", "deleteOne",
+        "deleteMany",
+    ]
+
+    func owns(_ request: HTTPServerRequest) -> Bool {
+        let path = IngestPath.plain(request.path)
+        return path == "/app" || path.hasPrefix("/app/")
+    }
+
+    private static let patterns = (Action.allCases.map(\.rawValue) + others).map { base + $0 }
+
+    var cors: CORS? {
+        CORS(
+            Self.patterns.flatMap(IngestPath.variants),
+            methods: "POST",
+            headers: IngestPath.allowedHeaders,
+            exposed: "Retry-After"
+        )
+    }
+
+    var routes: [SurfaceRoute] {
+        Action.allCases.flatMap { action in
+            route(action.rawValue) { request, visit in try await take(request, visit, action) }
+        }
+            + Self.others.flatMap { name in
+                route(name) { _, _ in error(.oneWay, code: "MethodNotAllowed") }
+            }
+    }
+
+    private func route(
+        _ name: String,
+        _ handler: @escaping @Sendable (HTTPServerRequest, Visit) async throws -> HTTPServerResponse
+    ) -> [SurfaceRoute] {
+        let path = Self.base + name
+        return IngestPath.variants(path).map { pattern in
+            SurfaceRoute(
+                .post,
+                pattern,
+                action: pattern == path ? nil : "POST \(path)",
+                appName: "appId",
+                maximumBodyBytes: ObjectLimits.bodyBytes,
+                handler: .anybody(handler)
+            )
+        }
+    }
+
+    func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? {
+        request.method == .post && intake.isUnderPressure ? HTTPProblem.underPressure : nil
+    }
+
+    func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
+        switch refusal {
+        case .unauthorized, .signatureTooOld:
+            error(HTTPProblem(refusal), code: "InvalidSession")
+        case .wrongMethod: error(.oneWay, code: "MethodNotAllowed")
+        case .problem(let problem): error(problem, code: Self.code(problem.status))
+        default:
+            error(HTTPProblem(refusal), code: Self.code(HTTPProblem(refusal).status))
+        }
+    }
+
+    func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+        switch error {
+        case let refused as RefusedDocument: refused.response
+        case IntakeRefusal.unknownType(let name):
+            self.error(
+                HTTPProblem(
+                    status: 404,
+                    detail: IngestTypeName.isWellFormed(name)
+                        ? "collection: the app has no type \(name)" : "collection: no type's name"
+                ),
+                code: "NoSuchType"
+            )
+        default:
+            HTTPProblem(ofIntake: error).map { self.error($0, code: Self.code($0.status)) }
+        }
+    }
+
+    private static func code(_ status: Int) -> String {
+        switch status {
+        case 400: "InvalidParameter"
+        case 401: "InvalidSession"
+        case 404: "NotFound"
+        case 405: "MethodNotAllowed"
+        case 413: "PayloadTooLarge"
+        case 415: "UnsupportedEncoding"
+        case 429: "TooManyRequests"
+        case 503: "ServiceUnavailable"
+        default: "InternalServerError"
+        }
+    }
+
+    private func error(_ problem: HTTPProblem, code: String) -> HTTPServerResponse {
+        var response = HTTPServerResponse.json(
+            [
+                "error": .string(
+                    problem.detail.isEmpty ? statusText(problem.status) : problem.detail
+                ),
+                "error_code": .string(code),
+            ],
+            status: problem.status
+        )
+        for field in problem.headers { response.headers[field.name] = field.value }
+        return response
+    }
+
+    // MARK: Taking
+
+    private func take(
+        _ request: HTTPServerRequest,
+        _ visit: Visit,
+        _ action: Action
+    ) async throws -> HTTPServerResponse {
+        let caller = try await admit(request, visit)
+        try intake.checkQuota(caller)
+        var request = request
+        try await request.decodeBody(of: intake)
+        let insert = try AtlasInsert(request.body, isMany: action == .insertMany)
+        let type = try await intake.type(insert.collection, of: caller)
+        let isExtended = request.mediaType == "application/ejson"
+        let (block, ids) = try check(insert, type, isExtended, caller)
+        try await intake.write(
+            IntakeWrite(block: block),
+            objects: ids.count,
+            for: &request,
+            of: caller
+        )
+        let accepted = request.header("accept")?.lowercased() ?? ""
+        let isAnswerExtended =
+            accepted.contains("application/ejson")
+            || isExtended && !accepted.contains("application/json")
+        let told = ids.map { Self.told($0, isExtended: isAnswerExtended) }
+        return .json(
+            action == .insertOne
+                ? ["insertedId": told.first ?? .null] : ["insertedIds": .array(told)],
+            status: 201,
+            contentType: isAnswerExtended ? "application/ejson" : "application/json"
+        )
+    }
+
+    private static func told(_ id: String, isExtended: Bool) -> JSONValue {
+        isExtended && id.utf8.count == 24 ? ["$oid": .string(id)] : .string(id)
+    }
+
+    /// By `apiKey`, which is the app key, or what the other ways in take; of the app of the path.
+    private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+        let caller: Caller
+        if let key = request.header("apikey"), !key.isEmpty {
+            caller = try await visit.admit(Proof(appKey: key))
+        } else {
+            caller = try await visit.admit(key: request)
+        }
+        guard caller.appID == request.pathParameters["appId"] else { throw visit.refusal() }
+        return caller
+    }
+
+    /// - Throws: `RefusedDocument` for the first that cannot be kept.
+    private func check(
+        _ insert: AtlasInsert,
+        _ type: KnownType,
+        _ isExtended: Bool,
+        _ caller: Caller
+    ) throws -> (KafkaRecordBlock, ids: [String]) {
+        var block = KafkaRecordBlock(
+            topic: intake.topics.ingest(type.name),
+            headers: Intake.headers(
+                app: caller.appID,
+                version: type.version,
+                receivedAt: .now()
+            ),
+            count: insert.documents.count
+        )
+        var ids: [String] = []
+        let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
+        for (index, document) in insert.documents.enumerated() {
+            do throws(RefusedObject) {
+                let (id, kept) = try reader.read(document) {
+                    ObjectID.make(at: .now(), random: .random(in: 0...UInt64.max))
+                }
+                let value = JSONValue.object(kept).bytes
+                guard value.count <= ObjectLimits.bytes else {
+                    throw RefusedObject(
+                        id: id,
+                        pointer: "",
+                        reason: "an object has at most \(ObjectLimits.bytes) bytes"
+                    )
+                }
+                block.append(key: id) { $0.append(contentsOf: value) }
+                ids.append(id)
+            } catch {
+                intake.figures.refused(error)
+                throw RefusedDocument(
+                    place: insert.isMany ? "documents[\(index)]" : "document",
+                    object: error
+                )
+            }
+        }
+        return (block, ids)
+    }
+}
+
+/// The document for which an insert is refused.
+struct RefusedDocument: Error, Sendable {
+    let place: String
+    let object: RefusedObject
+
+    var response: HTTPServerResponse {
+        .json(
+            [
+                "error": .string("\(place)\(object.pointer): \(object.reason)"),
+                "error_code": "SchemaValidationFailedWrite",
+            ],
+            status: 400
+        )
+    }
+}

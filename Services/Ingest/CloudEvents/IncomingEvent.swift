@@ -1,0 +1,194 @@
+import Cryptography
+import HTTPServer
+import JSON
+import PushCore
+
+/// An event as CloudEvents 1.0 has it, in whichever mode it came.
+struct IncomingEvent: Sendable {
+    let id: String
+    let source: String
+    let type: String
+    /// All attributes as texts, those of extensions among them, in their order.
+    let attributes: [(name: String, value: String)]
+    let data: JSONValue
+    let isExtended: Bool
+
+    /// `id` where it can name an object; else what follows from `source` and `id`, which name the event.
+    var objectID: String {
+        IngestID.canonical(id)
+            ?? IngestID.derived(from: ["cloudevent", source, id], digest: sha256)
+    }
+
+    private static let maximumAttributeBytes = 1024
+
+    // MARK: Structured
+
+    /// An event as one JSON object.
+    init(structured value: JSONValue) throws(RefusedObject) {
+        guard let envelope = value.object else {
+            throw RefusedObject(pointer: "", reason: "an event must be an object")
+        }
+        var attributes: [(name: String, value: String)] = []
+        for (name, value) in envelope where name != "data" && name != "data_base64" {
+            if value.isNull { continue }
+            guard Self.isName(name) else {
+                throw RefusedObject(
+                    pointer: "/" + JSONPointer.escaped(name),
+                    reason: "an attribute's name is lower-case letters and digits"
+                )
+            }
+            guard let text = Self.text(value) else {
+                throw RefusedObject(
+                    pointer: "/" + name,
+                    reason: "an attribute is a text, a whole number, or true or false"
+                )
+            }
+            attributes.append((name, text))
+        }
+        let contentType = attributes.first { $0.name == "datacontenttype" }?.value ?? ""
+        let data: JSONValue
+        if let coded = envelope["data_base64"], !coded.isNull {
+            guard envelope["data"] == nil, let text = coded.string,
+                let bytes = try? Base64.decode(text)
+            else {
+                throw RefusedObject(
+                    pointer: "/data_base64",
+                    reason: "must be Base64, and alone: there is data as well, perhaps"
+                )
+            }
+            data = try Self.json(bytes, contentType, at: "/data_base64")
+        } else {
+            data = envelope["data"] ?? .null
+        }
+        try self.init(attributes, data, contentType)
+    }
+
+    // MARK: Binary
+
+    /// An event whose attributes are headers, and whose data is the body.
+    init(binary request: HTTPServerRequest) throws(RefusedObject) {
+        var attributes: [(name: String, value: String)] = []
+        for field in request.headers {
+            let header = field.name.lowercased()
+            guard header.hasPrefix("ce-") else { continue }
+            let name = String(header.dropFirst(3))
+            guard Self.isName(name), !attributes.contains(where: { $0.name == name }) else {
+                throw RefusedObject(
+                    pointer: "/" + JSONPointer.escaped(name),
+                    reason: "an attribute's name is lower-case letters and digits, once"
+                )
+            }
+            attributes.append((name, Self.unescaped(field.value)))
+        }
+        let contentType = request.header("content-type") ?? ""
+        if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
+            attributes.append(("datacontenttype", contentType))
+        }
+        let data = try Self.json(request.body, contentType, at: "/data")
+        try self.init(attributes, data, contentType)
+    }
+
+    private init(
+        _ attributes: [(name: String, value: String)],
+        _ data: JSONValue,
+        _ contentType: String
+    ) throws(RefusedObject) {
+        func needed(_ name: String) throws(RefusedObject) -> String {
+            guard let value = attributes.first(where: { $0.name == name })?.value, !value.isEmpty
+            else { throw RefusedObject(pointer: "/" + name, reason: "is required") }
+            return value
+        }
+        for (name, value) in attributes
+        where value.utf8.count > Self.maximumAttributeBytes || value.utf8.contains(0) {
+            throw RefusedObject(
+                pointer: "/" + name,
+                reason: "has at most \(Self.maximumAttributeBytes) bytes, and no U+0000"
+            )
+        }
+        guard try needed("specversion") == "1.0" else {
+            throw RefusedObject(pointer: "/specversion", reason: "must be 1.0")
+        }
+        id = try needed("id")
+        source = try needed("source")
+        type = try needed("type")
+        if let time = attributes.first(where: { $0.name == "time" })?.value,
+            Instant(iso8601: time) == nil
+        {
+            throw RefusedObject(pointer: "/time", reason: "must be a time of RFC 3339")
+        }
+        guard data.object != nil else {
+            throw RefusedObject(pointer: "/data", reason: "must be an object: it is what is kept")
+        }
+        self.attributes = attributes
+        self.data = data
+        isExtended = Self.mediaType(contentType) == "application/ejson"
+    }
+
+    private static func isName(_ name: String) -> Bool {
+        !name.isEmpty
+            && name.utf8.allSatisfy { (97...122).contains($0) || (48...57).contains($0) }
+    }
+
+    private static func text(_ value: JSONValue) -> String? {
+        switch value {
+        case .string(let text): text
+        case .integer(let number): String(number)
+        case .bool(let isTrue): String(isTrue)
+        case .null, .double, .number, .array, .object: nil
+        }
+    }
+
+    private static func mediaType(_ contentType: String) -> String {
+        contentType.prefix { $0 != ";" && $0 != " " }.lowercased()
+    }
+
+    /// Reads data by what its content type says; none is said by some senders of JSON.
+    private static func json(
+        _ bytes: [UInt8],
+        _ contentType: String,
+        at pointer: String
+    ) throws(RefusedObject) -> JSONValue {
+        let type = mediaType(contentType)
+        let isJSON =
+            type.isEmpty || type == "application/json" || type == "text/json"
+            || type == "application/ejson" || type.hasSuffix("+json")
+        guard isJSON else {
+            throw RefusedObject(
+                pointer: pointer,
+                reason: "must be JSON: the event says that it is something else"
+            )
+        }
+        do throws(JSONError) {
+            return try JSONValue.parse(
+                bytes,
+                maximumDepth: ObjectLimits.levelsOfBody,
+                maximumValues: ObjectLimits.valuesOfBody
+            )
+        } catch {
+            throw RefusedObject(pointer: pointer, reason: "is not JSON: \(error.description)")
+        }
+    }
+
+    /// A header's value without its percent escapes. What escapes nothing valid is taken as it is, as
+    /// some clients escape nothing.
+    private static func unescaped(_ value: String) -> String {
+        guard value.utf8.contains(UInt8(ascii: "%")) else { return value }
+        var bytes: [UInt8] = []
+        let coded = Array(value.utf8)
+        var index = 0
+        while index < coded.count {
+            if coded[index] == UInt8(ascii: "%"), index + 2 < coded.count,
+                let byte =
+                    (try? Hex.decode(String(decoding: coded[index + 1...index + 2], as: UTF8.self)))?
+                    .first
+            {
+                bytes.append(byte)
+                index += 3
+            } else {
+                bytes.append(coded[index])
+                index += 1
+            }
+        }
+        return String(validating: bytes, as: UTF8.self) ?? value
+    }
+}

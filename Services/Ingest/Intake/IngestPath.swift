@@ -1,0 +1,40 @@
+import EventLoop
+import HTTPServer
+
+/// Paths of intake, with and without a slash too many: clients that glue an address and a path together
+/// send such, and a redirect would lose what they post.
+enum IngestPath {
+    /// All ways to write a pattern.
+    static func variants(_ pattern: String) -> [String] {
+        [pattern, pattern + "/", "/" + pattern, "/" + pattern + "/"]
+    }
+
+    /// A path without the slashes that are too many.
+    static func plain(_ path: String) -> String {
+        guard path.hasPrefix("//") || path.hasSuffix("/") else { return path }
+        return "/" + path.split(separator: "/").joined(separator: "/")
+    }
+
+    /// What is said to who tries anything else than to send.
+    static let oneWay = "what was sent cannot be read, changed or deleted here: POST alone is taken"
+    static let allowed = "POST, OPTIONS"
+
+    static let allowedHeaders =
+        "authorization, content-type, content-encoding, accept, x-lc-id, x-lc-key, x-lc-sign, apikey,"
+        + " x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"
+        + " ce-dataschema"
+}
+
+extension HTTPServerRequest {
+    /// The body as its sender meant it; what is compressed is inflated where the loop does not wait.
+    mutating func decodeBody(of intake: Intake) async throws {
+        let loop = intake.loop
+        try await decodeBody { work in try await loop.blocking { try work() } }
+    }
+
+    /// The media type without its parameters, in lower case; empty where none is said.
+    var mediaType: String {
+        guard let header = header("content-type") else { return "" }
+        return header.prefix { $0 != ";" && $0 != " " && $0 != "," }.lowercased()
+    }
+}

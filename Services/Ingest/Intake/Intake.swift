@@ -1,0 +1,186 @@
+import Door
+import EventLoop
+import HTTPServer
+import JSON
+import JSONSchema
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+
+/// What intake can refuse a whole request for, in no protocol's words.
+enum IntakeRefusal: Error, Equatable, Sendable {
+    /// Kafka does not take it now.
+    case unavailable
+    /// The app has sent as much as it may.
+    case overQuota(retryAfterSeconds: Int)
+    /// The app has no such type.
+    case unknownType(String)
+}
+
+/// Objects on their way to Kafka, of one request.
+struct IntakeWrite: Sendable {
+    /// Of one topic, all with the same headers.
+    var block: KafkaRecordBlock?
+    /// All others.
+    var singles: [KafkaOutgoing] = []
+
+    var recordCount: Int { (block?.count ?? 0) + singles.count }
+    var recordBytes: Int {
+        singles.reduce(block?.sizeBytes ?? 0) {
+            $0 + ($1.key?.count ?? 0) + ($1.value?.count ?? 0)
+        }
+    }
+}
+
+/// What one loop takes objects in with: the types it knows, its producer, and what all loops share of
+/// limits.
+///
+/// Authority: an object is accepted once all in-sync replicas have it, and never before.
+struct Intake: Sendable {
+    let loop: EventLoop
+    let types: TypeDirectory
+    let producer: KafkaProducer
+    let topics: KafkaTopics
+    let held: HeldBytes
+    let quota: ObjectQuota
+    let figures: IntakeFigures
+    let log: Log
+
+    /// How long a record may wait for its acknowledgement; a request waits no longer than that.
+    static let deliveryTimeout = Duration.seconds(15)
+    /// What callers are told who come while Kafka takes nothing.
+    static let retryAfterSeconds = 2
+
+    /// - Throws: `IntakeRefusal`; `StorageError` where types are not known and the database is away.
+    func type(_ name: String, of caller: Caller) async throws -> KnownType {
+        guard IngestTypeName.isWellFormed(name),
+            let type = try await types.find(name, of: caller.appID)
+        else { throw IntakeRefusal.unknownType(name) }
+        return type
+    }
+
+    /// - Throws: `IntakeRefusal.overQuota` where nothing of the app's minute is left.
+    func checkQuota(_ caller: Caller) throws {
+        let limit = caller.settings.maximumIngestObjectsPerMinute
+        if let seconds = quota.wait(caller.appID, limit: limit) {
+            figures.limited.add()
+            throw IntakeRefusal.overQuota(retryAfterSeconds: seconds)
+        }
+    }
+
+    /// Headers of each object of a type.
+    static func headers(app: String, version: Int, receivedAt: Instant) -> [KafkaHeader] {
+        [
+            KafkaHeader(name: "app", value: app),
+            KafkaHeader(name: "schema.version", value: String(version)),
+            KafkaHeader(name: "received.at", value: receivedAt.iso8601),
+        ]
+    }
+
+    /// Returns when Kafka has all of it. The request's body is let go of before that is waited for.
+    ///
+    /// - Parameters:
+    ///   - write: Objects, and what goes along with them.
+    ///   - objects: How many of the records are objects.
+    ///   - request: What they came by.
+    ///   - caller: Who sends.
+    /// - Throws: `IntakeRefusal.unavailable` where some may not be written. They are sent again then,
+    ///   all of them, and known by their ids.
+    func write(
+        _ write: consuming IntakeWrite,
+        objects: Int,
+        for request: inout HTTPServerRequest,
+        of caller: Caller
+    ) async throws {
+        guard write.recordCount > 0 else { return }
+        let cost = HeldBytes.cost(
+            recordBytes: write.recordBytes,
+            records: write.recordCount
+        )
+        guard held.hold(cost) else {
+            figures.refusedForPressure.add()
+            throw IntakeRefusal.unavailable
+        }
+        request.dropBody()
+        figures.held.set(held.count)
+        defer {
+            held.letGo(cost)
+            figures.held.set(held.count)
+        }
+        let count = write.recordCount
+        if let failure = await failure(of: write) {
+            figures.notWritten.add(count)
+            log.info("objects are not acknowledged", [.error: .string(failure)])
+            throw IntakeRefusal.unavailable
+        }
+        figures.accepted.add(objects)
+        quota.take(
+            caller.appID,
+            objects,
+            limit: caller.settings.maximumIngestObjectsPerMinute
+        )
+    }
+
+    /// - Returns: Why some of it is not written; `nil` where all of it is.
+    private func failure(of write: consuming IntakeWrite) async -> String? {
+        let (block, singles) = (write.block, write.singles)
+        write = IntakeWrite()
+        do {
+            // The producer has the only reference to a block, so that it can let go of it.
+            if let block, let error = try await producer.send(block).values.first {
+                return "\(error)"
+            }
+            guard !singles.isEmpty else { return nil }
+            return try await producer.send(singles).lazy.compactMap { $0 }.first.map { "\($0)" }
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    /// Why a body is not to be read now; `nil`: it is.
+    var isUnderPressure: Bool {
+        guard held.isFull else { return false }
+        figures.refusedForPressure.add()
+        return true
+    }
+}
+
+/// What is counted of intake.
+struct IntakeFigures: Sendable {
+    let accepted: Counter
+    let limited: Counter
+    let refusedForPressure: Counter
+    let notWritten: Counter
+    let held: Gauge
+    private let refused: [Reason: Counter]
+
+    /// Why objects are refused: a closed set.
+    enum Reason: String, CaseIterable, Sendable {
+        case id, schema, malformed, limits
+        case unknownType = "unknown_type"
+        case segmentItem = "segment_item"
+    }
+
+    init(_ metrics: Metrics) {
+        accepted = metrics.counter(.ingestAccepted)
+        limited = metrics.counter(.ingestLimited, ["limit": "quota"])
+        refusedForPressure = metrics.counter(.ingestLimited, ["limit": "held_bytes"])
+        notWritten = metrics.counter(.ingestNotWritten)
+        held = metrics.gauge(.ingestHeldBytes)
+        refused = Dictionary(
+            uniqueKeysWithValues: Reason.allCases.map {
+                ($0, metrics.counter(.ingestRefused, ["reason": $0.rawValue]))
+            }
+        )
+    }
+
+    func refused(_ reason: Reason, _ count: Int = 1) {
+        if count > 0 { refused[reason]?.add(count) }
+    }
+
+    func refused(_ object: RefusedObject) {
+        refused(object.pointer == "/_id" && object.id == nil ? .id : .schema)
+    }
+}

@@ -1,0 +1,163 @@
+import JSON
+import JSONSchema
+import PushCore
+
+/// Why one object is not taken.
+struct RefusedObject: Error, Equatable, Sendable {
+    /// Where it has one that can be used.
+    var id: String?
+    /// RFC 6901, into the object: where its fault is.
+    let pointer: String
+    let reason: String
+}
+
+/// What an object may be whatever its type says.
+enum ObjectLimits {
+    static let bytes = 256 << 10
+    static let levels = 32
+    /// Of a whole body, deeper than any object may be: what lies between is refused by itself.
+    static let levelsOfBody = 512
+    static let valuesOfBody = 200_000
+    static let objects = 1000
+    static let bodyBytes = 4 << 20
+}
+
+/// Reads objects of one type: the id by which each is known, whether it is what its type says.
+///
+/// Confined to its owner.
+struct ObjectReader {
+    let type: KnownType
+    let checker: SchemaChecker
+    /// Whether the wrappers of extended JSON are to be taken off.
+    var isExtended = false
+
+    /// - Parameters:
+    ///   - value: What was sent.
+    ///   - missingID: The id of an object that brings none; `nil`: it is refused.
+    /// - Returns: The object as it is kept.
+    /// - Throws: `RefusedObject`.
+    func read(
+        _ value: JSONValue,
+        missingID: () -> String? = { nil }
+    ) throws(RefusedObject) -> (id: String, object: JSONObject) {
+        guard case .object(var object) = value else {
+            throw RefusedObject(pointer: "", reason: "must be an object")
+        }
+        if isExtended {
+            do throws(RefusedObject) {
+                object = try ExtendedJSON.plain(object)
+            } catch {
+                let id = try? Self.id(of: object, { nil })
+                throw RefusedObject(id: id, pointer: error.pointer, reason: error.reason)
+            }
+        }
+        let id = try Self.id(of: object, missingID)
+        if object["_id"]?.string != id { object["_id"] = .string(id) }
+        if let refused = ObjectWalk.fault(in: object) {
+            throw RefusedObject(id: id, pointer: refused.pointer, reason: refused.reason)
+        }
+        if let violation = type.schema.check(.object(object), by: checker) {
+            throw RefusedObject(id: id, pointer: violation.pointer, reason: violation.reason)
+        }
+        return (id, object)
+    }
+
+    static let idReason = "must be an ObjectId of 24 hexadecimal digits, or a UUID"
+
+    private static func id(
+        of object: JSONObject,
+        _ missingID: () -> String?
+    ) throws(RefusedObject) -> String {
+        guard let value = object["_id"] else {
+            guard let made = missingID() else {
+                throw RefusedObject(pointer: "/_id", reason: "is required: " + idReason)
+            }
+            return made
+        }
+        let text =
+            switch value {
+            case .string(let text): text
+            case .object(let wrapper) where wrapper.count == 1:
+                wrapper["$oid"]?.string
+            default: nil as String?
+            }
+        guard let id = text.flatMap(IngestID.canonical) else {
+            throw RefusedObject(pointer: "/_id", reason: idReason)
+        }
+        return id
+    }
+}
+
+/// Looks at every value of an object, for what none may hold.
+enum ObjectWalk {
+    static func fault(in object: JSONObject) -> RefusedObject? {
+        var path: [Step] = []
+        return fault(in: .object(object), level: 1, &path)
+    }
+
+    private enum Step {
+        case member(String)
+        case element(Int)
+    }
+
+    private static func fault(
+        in value: JSONValue,
+        level: Int,
+        _ path: inout [Step]
+    ) -> RefusedObject? {
+        switch value {
+        case .null, .bool, .integer, .double, .number: return nil
+        case .string(let text):
+            return text.utf8.contains(0) ? refused(path, "holds U+0000") : nil
+        case .array(let elements):
+            guard level <= ObjectLimits.levels else { return tooDeep(path) }
+            for (index, element) in elements.enumerated() {
+                path.append(.element(index))
+                if let fault = fault(in: element, level: level + 1, &path) { return fault }
+                path.removeLast()
+            }
+            return nil
+        case .object(let members):
+            guard level <= ObjectLimits.levels else { return tooDeep(path) }
+            for (key, member) in members {
+                path.append(.member(key))
+                if key.utf8.contains(0) { return refused(path, "has a name that holds U+0000") }
+                if let fault = fault(in: member, level: level + 1, &path) { return fault }
+                path.removeLast()
+            }
+            return nil
+        }
+    }
+
+    private static func tooDeep(_ path: [Step]) -> RefusedObject {
+        refused(path, "an object has at most \(ObjectLimits.levels) levels")
+    }
+
+    private static func refused(_ path: [Step], _ reason: String) -> RefusedObject {
+        let pointer = path.map { step in
+            switch step {
+            case .member(let name): "/" + JSONPointer.escaped(name)
+            case .element(let index): "/\(index)"
+            }
+        }
+        return RefusedObject(pointer: pointer.joined(), reason: reason)
+    }
+}
+
+/// RFC 6901.
+enum JSONPointer {
+    /// A name as a part of a pointer.
+    static func escaped(_ name: String) -> String {
+        guard name.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") })
+        else { return name }
+        var escaped = ""
+        for scalar in name.unicodeScalars {
+            switch scalar {
+            case "~": escaped += "~0"
+            case "/": escaped += "~1"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
+        return escaped
+    }
+}

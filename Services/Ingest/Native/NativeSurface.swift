@@ -1,0 +1,183 @@
+import Door
+import HTTPServer
+import JSON
+import JSONSchema
+import Kafka
+import PushCore
+import PushEvents
+import PushStorage
+
+/// Carillon's own way in, `/v1/ingest/<type>`: one object, an array, or one a line. Its answer names
+/// what was accepted and what was refused, so that a device knows what it may forget.
+///
+/// One value a loop.
+struct NativeSurface: Surface {
+    let intake: Intake
+    /// What `/openapi.json` answers.
+    let document: [UInt8]
+
+    static let pattern = "/v1/ingest/:type"
+
+    func owns(_ request: HTTPServerRequest) -> Bool {
+        let path = IngestPath.plain(request.path)
+        return path.hasPrefix("/v1/ingest/") || path == "/v1/ingest" || path == "/openapi.json"
+    }
+
+    var cors: CORS? {
+        CORS(
+            IngestPath.variants(Self.pattern),
+            methods: "POST",
+            headers: IngestPath.allowedHeaders,
+            exposed: "Retry-After"
+        )
+    }
+
+    var routes: [SurfaceRoute] {
+        IngestPath.variants(Self.pattern).map { pattern in
+            SurfaceRoute(
+                .post,
+                pattern,
+                action: pattern == Self.pattern ? nil : "POST \(Self.pattern)",
+                maximumBodyBytes: ObjectLimits.bodyBytes,
+                handler: .anybody(take)
+            )
+        } + [
+            SurfaceRoute(
+                .get,
+                "/openapi.json",
+                handler: .anybody { _, _ in
+                    HTTPServerResponse(
+                        status: 200,
+                        headers: ["Content-Type": "application/json"],
+                        body: document
+                    )
+                }
+            )
+        ]
+    }
+
+    func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? {
+        request.method == .post && intake.isUnderPressure ? HTTPProblem.underPressure : nil
+    }
+
+    func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
+        guard refusal == .wrongMethod, IngestPath.plain(request.path) != "/openapi.json" else {
+            return .problem(HTTPProblem(refusal))
+        }
+        return .problem(.oneWay)
+    }
+
+    func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+        HTTPProblem(ofIntake: error).map(HTTPServerResponse.problem)
+    }
+
+    private func take(
+        _ request: HTTPServerRequest,
+        _ visit: Visit
+    ) async throws -> HTTPServerResponse {
+        let caller = try await visit.admit(key: request)
+        let type = try await intake.type(request.pathParameters["type"] ?? "", of: caller)
+        try intake.checkQuota(caller)
+        var request = request
+        try await request.decodeBody(of: intake)
+        let batch = try NativeBatch(request)
+        var answer = NativeAnswer()
+        let block = check(batch, of: type, caller, &answer)
+        let count = block.count
+        try await intake.write(
+            IntakeWrite(block: consume block),
+            objects: count,
+            for: &request,
+            of: caller
+        )
+        return answer.response
+    }
+
+    /// Sorts what can be kept from what cannot.
+    private func check(
+        _ batch: NativeBatch,
+        of type: KnownType,
+        _ caller: Caller,
+        _ answer: inout NativeAnswer
+    ) -> KafkaRecordBlock {
+        var block = KafkaRecordBlock(
+            topic: intake.topics.ingest(type.name),
+            headers: Intake.headers(
+                app: caller.appID,
+                version: type.version,
+                receivedAt: .now()
+            ),
+            count: batch.objects.count,
+            sizeBytes: batch.sizeBytes
+        )
+        let reader = ObjectReader(
+            type: type,
+            checker: SchemaChecker(),
+            isExtended: batch.isExtended
+        )
+        for (index, object) in batch.objects.enumerated() {
+            do throws(RefusedObject) {
+                let (id, kept) = try reader.read(try object.get())
+                guard answer.accept(id) else { continue }
+                block.append(key: id) { bytes in JSONValue.object(kept).write(into: &bytes) }
+            } catch {
+                intake.figures.refused(error)
+                answer.refuse(error, at: index)
+            }
+        }
+        return block
+    }
+}
+
+extension Visit {
+    /// Lets in who shows an app key alone, or what Carillon's own routes take.
+    func admit(key request: HTTPServerRequest) async throws -> Caller {
+        let proof: Proof
+        do throws(Refusal) {
+            proof = try Proof(keyOrHeaders: request.headers)
+        } catch {
+            throw error == .unauthorized ? refusal() : error
+        }
+        return try await admit(proof)
+    }
+}
+
+extension HTTPProblem {
+    static let underPressure = HTTPProblem(
+        status: 503,
+        detail: "Kafka does not take what is sent just now; send it again",
+        headers: ["Retry-After": String(Intake.retryAfterSeconds)]
+    )
+
+    static let oneWay = HTTPProblem(
+        status: 405,
+        detail: IngestPath.oneWay,
+        headers: ["Allow": IngestPath.allowed]
+    )
+
+    /// What any surface of intake may meet; `nil` for what is not intake's.
+    init?(ofIntake error: any Error) {
+        switch error {
+        case IntakeRefusal.unavailable: self = .underPressure
+        case IntakeRefusal.overQuota(let seconds):
+            self.init(
+                status: 429,
+                detail:
+                    "the app has sent as many objects as it may a minute; try again in \(seconds) s",
+                headers: ["Retry-After": String(seconds)]
+            )
+        case IntakeRefusal.unknownType(let name):
+            self.init(
+                status: 404,
+                detail: IngestTypeName.isWellFormed(name)
+                    ? "the app has no type \(name): carillon ingest type put"
+                    : "that is no type's name"
+            )
+        case let error as JSONError where error.expected == .fewerValues:
+            self.init(status: 413, detail: "the body: \(error.description)")
+        case let error as JSONError:
+            self.init(status: 400, detail: "the body is not JSON: \(error.description)")
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import Cryptography
+import JSON
+import PushCore
+
+/// One call of Segment's: an item of a batch, or a body of its own.
+struct SegmentItem: Sendable {
+    enum Kind: String, CaseIterable, Sendable {
+        case track, identify, group, page, screen, alias
+
+        /// What it becomes.
+        var type: BuiltInIngestType {
+            switch self {
+            case .track: .segmentTrack
+            case .identify: .segmentIdentify
+            case .group: .segmentGroup
+            case .page: .segmentPage
+            case .screen: .segmentScreen
+            case .alias: .segmentAlias
+            }
+        }
+    }
+
+    static let maximumBytes = 32 << 10
+
+    let kind: Kind
+    /// As it came, with its `_id`.
+    let object: JSONObject
+
+    /// `kind` is that of a call of its own, whose path says it.
+    ///
+    /// - Throws: `RefusedObject` for what no item may be.
+    init(_ value: JSONValue, _ kind: Kind?) throws(RefusedObject) {
+        guard case .object(var object) = value else {
+            throw RefusedObject(pointer: "", reason: "must be an object")
+        }
+        if let kind {
+            // Browsers send these with each call; the key is nobody's to read.
+            object["writeKey"] = nil
+            object["type"] = .string(kind.rawValue)
+            self.kind = kind
+        } else {
+            guard let kind = object["type"]?.string.flatMap(Kind.init(rawValue:)) else {
+                let known = Kind.allCases.map(\.rawValue).joined(separator: ", ")
+                throw RefusedObject(pointer: "/type", reason: "must be one of \(known)")
+            }
+            self.kind = kind
+        }
+        guard JSONValue.object(object).bytes.count <= Self.maximumBytes else {
+            throw RefusedObject(
+                pointer: "",
+                reason: "an item has at most \(Self.maximumBytes) bytes"
+            )
+        }
+        object["_id"] = .string(Self.id(of: object))
+        self.object = object
+    }
+
+    /// `messageId`, where it can be an id; else what follows from it, so that a repeat is known.
+    private static func id(of object: JSONObject) -> String {
+        guard let message = object["messageId"]?.string, !message.isEmpty else {
+            return PushIdentity.uuidText(randomBytes(16))
+        }
+        return IngestID.canonical(message)
+            ?? IngestID.derived(from: ["segment", message], digest: sha256)
+    }
+}

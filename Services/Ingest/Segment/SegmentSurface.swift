@@ -1,0 +1,209 @@
+import Door
+import HTTPServer
+import JSON
+import JSONSchema
+import Kafka
+import PushCore
+import PushEvents
+import PushStorage
+
+/// Segment's and RudderStack's way in: batches, and single calls. Success means accepted; an item that
+/// cannot be used goes to the dead letters, and the others go their way.
+///
+/// Its clients lose what is answered 400, 401, 403 or 413, and what is redirected; what they send again
+/// is 429 with `Retry-After`. One value a loop.
+struct SegmentSurface: Surface {
+    let intake: Intake
+
+    static let batch = "/v1/batch"
+    /// As clients count it: 500 KB, unpacked.
+    static let maximumBodyBytes = 500 * 1024
+    /// Of the least that such clients wait for.
+    private static let retryAfterSeconds = "2"
+
+    /// Batches, each call of its own, and what mobile and browser clients call them.
+    private static let calls: [(path: String, kind: SegmentItem.Kind?)] = [
+        (batch, nil), ("/v1/b", nil), ("/v1/track", .track), ("/v1/identify", .identify),
+        ("/v1/group", .group), ("/v1/page", .page), ("/v1/screen", .screen),
+        ("/v1/alias", .alias), ("/v1/t", .track), ("/v1/i", .identify), ("/v1/g", .group),
+        ("/v1/p", .page), ("/v1/s", .screen), ("/v1/a", .alias),
+    ]
+    private static let paths = TextSet(calls.map(\.path))
+
+    func owns(_ request: HTTPServerRequest) -> Bool {
+        Self.paths.contains(IngestPath.plain(request.path))
+    }
+
+    var cors: CORS? {
+        CORS(
+            Self.calls.map(\.path).flatMap(IngestPath.variants),
+            methods: "POST",
+            headers: IngestPath.allowedHeaders,
+            exposed: "Retry-After"
+        )
+    }
+
+    var routes: [SurfaceRoute] {
+        Self.calls.flatMap { path, kind in
+            IngestPath.variants(path).map { pattern in
+                SurfaceRoute(
+                    .post,
+                    pattern,
+                    action: pattern == path ? nil : "POST \(path)",
+                    maximumBodyBytes: Self.maximumBodyBytes,
+                    handler: .anybody { request, visit in
+                        try await take(request, visit, kind)
+                    }
+                )
+            }
+        }
+    }
+
+    func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? {
+        request.method == .post && intake.isUnderPressure ? HTTPProblem.underPressure : nil
+    }
+
+    func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
+        refusal == .wrongMethod ? error(.oneWay) : error(HTTPProblem(refusal))
+    }
+
+    func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+        HTTPProblem(ofIntake: error).map(self.error)
+    }
+
+    /// `{"code", "message"}`. What is over soon is 429: on 503 its clients do not wait as they are told.
+    private func error(_ problem: HTTPProblem) -> HTTPServerResponse {
+        let status = problem.status == 503 ? 429 : problem.status
+        var response = HTTPServerResponse.json(
+            [
+                "code": .string(Self.code(status)),
+                "message": .string(
+                    problem.detail.isEmpty ? statusText(problem.status) : problem.detail
+                ),
+            ],
+            status: status
+        )
+        for field in problem.headers { response.headers[field.name] = field.value }
+        if status == 429, response.headers["Retry-After"] == nil {
+            response.headers["Retry-After"] = Self.retryAfterSeconds
+        }
+        return response
+    }
+
+    private static func code(_ status: Int) -> String {
+        switch status {
+        case 400: "invalid_request"
+        case 401: "unauthorized"
+        case 404: "not_found"
+        case 405: "method_not_allowed"
+        case 413: "payload_too_large"
+        case 415: "unsupported_encoding"
+        case 429: "too_many_requests"
+        case 500...: "internal_error"
+        default: "refused"
+        }
+    }
+
+    // MARK: Taking
+
+    private func take(
+        _ request: HTTPServerRequest,
+        _ visit: Visit,
+        _ kind: SegmentItem.Kind?
+    ) async throws -> HTTPServerResponse {
+        let caller = try await admit(request, visit)
+        try intake.checkQuota(caller)
+        var request = request
+        try await request.decodeBody(of: intake)
+        let items = try Self.items(of: request.body, kind)
+        var write = IntakeWrite()
+        let types = try await types(of: caller)
+        let objects = check(items, kind, types, caller, into: &write)
+        try await intake.write(
+            write,
+            objects: objects,
+            for: &request,
+            of: caller
+        )
+        return .json(["success": true])
+    }
+
+    /// By the headers, or, where none names a key, by the body's `writeKey`: browsers send it there.
+    private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+        let names = ["authorization", "x-lc-id", "x-lc-key", "x-lc-sign"]
+        if names.contains(where: { request.header($0) != nil }) {
+            return try await visit.admit(key: request)
+        }
+        let words = try BodyCredentials(
+            request,
+            named: ["writeKey"],
+            beforeSearching: visit.beforeSearching
+        )
+        guard let key = words?.text("writeKey"), !key.isEmpty else { throw visit.refusal() }
+        return try await visit.admit(Proof(appKey: key))
+    }
+
+    private static func items(
+        of body: [UInt8],
+        _ kind: SegmentItem.Kind?
+    ) throws -> [JSONValue] {
+        let value = try JSONValue.parse(
+            body,
+            maximumDepth: ObjectLimits.levelsOfBody,
+            maximumValues: ObjectLimits.valuesOfBody
+        )
+        guard let object = value.object else {
+            throw HTTPProblem(status: 400, detail: "the body must be an object")
+        }
+        if kind != nil { return [value] }
+        guard let items = object["batch"]?.array else {
+            throw HTTPProblem(status: 400, detail: "batch must be an array")
+        }
+        return items
+    }
+
+    private func types(of caller: Caller) async throws -> [SegmentItem.Kind: KnownType] {
+        var types: [SegmentItem.Kind: KnownType] = [:]
+        for kind in SegmentItem.Kind.allCases {
+            types[kind] = try await intake.type(kind.type.rawValue, of: caller)
+        }
+        return types
+    }
+
+    /// - Returns: How many of the records are objects; the others are dead letters.
+    private func check(
+        _ items: [JSONValue],
+        _ kind: SegmentItem.Kind?,
+        _ types: [SegmentItem.Kind: KnownType],
+        _ caller: Caller,
+        into write: inout IntakeWrite
+    ) -> Int {
+        let (now, checker) = (Instant.now(), SchemaChecker())
+        var objects = 0
+        for item in items {
+            do throws(RefusedObject) {
+                let item = try SegmentItem(item, kind)
+                guard let type = types[item.kind] else { continue }
+                let reader = ObjectReader(type: type, checker: checker)
+                let (id, kept) = try reader.read(.object(item.object))
+                write.singles.append(
+                    KafkaOutgoing(
+                        topic: intake.topics.ingest(type.name),
+                        key: Array(id.utf8),
+                        value: JSONValue.object(kept).bytes,
+                        headers: Intake.headers(
+                            app: caller.appID,
+                            version: type.version,
+                            receivedAt: now
+                        )
+                    )
+                )
+                objects += 1
+            } catch {
+                intake.figures.refused(.segmentItem)
+                write.singles.append(intake.deadLetter(item, error, caller))
+            }
+        }
+        return objects
+    }
+}

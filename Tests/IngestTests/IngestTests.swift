@@ -1,4 +1,0 @@
-import Ingest
-import Testing
-
-@Suite struct IngestTests {}
