@@ -20,6 +20,8 @@ extension Command {
         }
         // Days ahead, so that the first push finds its partition.
         _ = try await database.maintenance.maintain(hostTime: .now())
+        _ = try await database.ingestUpkeep.turnDays(hostTime: .now())
+        try await database.ingestTypes.makeBuiltInViews()
         let names = try context.topics().all
         let created = try await KafkaAdmin.ensureTopics(
             names.map { (name: $0, partitions: partitions) },

@@ -20,6 +20,13 @@ package struct CopyCells: Sendable {
         if let text { self.text(text) } else { null() }
     }
 
+    /// JSON for `jsonb`, in its UTF-8; the server reads it.
+    package mutating func jsonb(_ text: [UInt8]) {
+        append(Int32(truncatingIfNeeded: text.count + 1))
+        bytes.append(1)
+        bytes.append(contentsOf: text)
+    }
+
     package mutating func smallint(_ number: Int) {
         append(Int32(2))
         append(Int16(clamping: number))

@@ -34,6 +34,10 @@
 // `Sync/` is push sync: `SyncDatasetStore` keeps what devices share, `SyncDeviceStore` who wants to hear
 // of it, `SyncWindowStore` what is to be told and was.
 //
+// `Ingest/` is what devices send: `IngestTypeStore` declares types and makes their tables and views,
+// `IngestSinkStore` keeps objects, `ReceiptStore` counts what they report of pushes, `IngestUpkeep` drops
+// what is old.
+//
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
 package import Observability
@@ -98,6 +102,10 @@ package final class PushDatabase: Sendable {
     package var syncWindows: SyncWindowStore { SyncWindowStore(database: database) }
     package var syncKeeping: SyncKeeping { SyncKeeping(database: database) }
     package var syncState: SyncStateStore { SyncStateStore(database: database) }
+    package var ingestTypes: IngestTypeStore { IngestTypeStore(database: database) }
+    package var ingestSink: IngestSinkStore { IngestSinkStore(database: database) }
+    package var ingestUpkeep: IngestUpkeep { IngestUpkeep(database: database) }
+    package var receipts: ReceiptStore { ReceiptStore(database: database) }
     package var appLinks: AppLinkStore { AppLinkStore(database: database) }
     package var logins: LoginStore { LoginStore(database: database) }
     package var jwks: JWKSStore { JWKSStore(database: database) }

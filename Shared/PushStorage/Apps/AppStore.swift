@@ -71,6 +71,7 @@ package struct AppStore: Sendable {
                     )
                 }
                 try await Self.insert(app, transaction)
+                try await IngestTypeStore.makeBuiltInViews(of: app.id, transaction)
             }
         } catch let error as StorageError where error.sqlState == "23505" {
             throw Self.exists(sqlState: error.sqlState)

@@ -13,7 +13,7 @@ struct Migration: Sendable {
         .seventeenth, .eighteenth, .nineteenth, .twentieth, .twentyFirst,
         .twentySecond, .twentyThird,
         .twentyFourth, .twentyFifth, .twentySixth, .twentySeventh,
-        .twentyEighth, .twentyNinth,
+        .twentyEighth, .twentyNinth, .thirtieth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

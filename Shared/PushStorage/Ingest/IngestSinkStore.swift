@@ -1,0 +1,276 @@
+import Postgres
+package import PushCore
+
+/// What an object says of a push.
+package struct SinkReceipt: Sendable, Equatable {
+    package enum Kind: Int, Sendable {
+        case opened = 1
+        case received = 2
+    }
+
+    package var kind: Kind
+    /// A push's id, or `event/` and an event's.
+    package var target: String
+    /// An object id, or LeanCloud's own `installationId`; `nil`: each object counts.
+    package var installation: String?
+
+    package init(_ kind: Kind, of target: String, installation: String?) {
+        self.kind = kind
+        self.target = target
+        self.installation = installation
+    }
+}
+
+/// An object as it is to be kept.
+package struct SinkObject: Sendable {
+    /// The number of its type.
+    package var type: Int
+    package var app: String
+    /// As `IngestID.canonical` has it.
+    package var id: String
+    package var receivedAt: Instant
+    package var schemaVersion: Int
+    /// JSON, as it came.
+    package var object: [UInt8]
+    /// Whom it is about: the values of the properties that its type names.
+    package var subjects: [String]
+    package var receipt: SinkReceipt?
+
+    package init(
+        type: Int,
+        app: String,
+        id: String,
+        receivedAt: Instant,
+        schemaVersion: Int,
+        object: [UInt8],
+        subjects: [String] = [],
+        receipt: SinkReceipt? = nil
+    ) {
+        self.type = type
+        self.app = app
+        self.id = id
+        self.receivedAt = receivedAt
+        self.schemaVersion = schemaVersion
+        self.object = object
+        self.subjects = subjects
+        self.receipt = receipt
+    }
+}
+
+/// What became of a batch.
+package struct SinkCounts: Sendable, Equatable {
+    package var stored = 0
+    /// Known by their ids already, in the batch or from before.
+    package var repeated = 0
+    /// About somebody who was erased after they were received.
+    package var erased = 0
+    /// Those whose app has no such type any more, by their places in the batch: nothing is kept of them.
+    package var unknown: [Int] = []
+
+    package init() {}
+}
+
+/// Where objects end: each id of an app's type once, whatever comes again.
+package struct IngestSinkStore: Sendable {
+    let database: Database
+
+    /// Longer names are not those of anything.
+    private static let maximumNameBytes = 512
+
+    private struct Stream: Hashable {
+        var type: Int
+        var app: String
+    }
+
+    private struct Key: Hashable {
+        var stream: Int
+        /// Hexadecimal digits.
+        var id: String
+    }
+
+    /// Keeps a batch in one transaction: all of it, or nothing. A repeat of it finds itself, also where
+    /// it is not known how the first ended.
+    ///
+    /// - Throws: `StorageError`, of which `isOfTheValues` says that one of the objects is refused for
+    ///   itself.
+    package func store(_ objects: [SinkObject]) async throws -> SinkCounts {
+        guard !objects.isEmpty else { return SinkCounts() }
+        let wanted = Set(objects.map { Stream(type: $0.type, app: $0.app) })
+        let (counts, missing) = try await store(objects, wanted)
+        guard !missing.isEmpty else { return counts }
+        // Built-in types of an app that was made by a version before.
+        let types = IngestTypeStore(database: database)
+        for app in Set(missing.map(\.app)).sorted() {
+            try await types.makeBuiltInViews(of: app)
+        }
+        return try await store(objects, wanted, isLast: true).counts
+    }
+
+    private func store(
+        _ objects: [SinkObject],
+        _ wanted: Set<Stream>,
+        isLast: Bool = false
+    ) async throws -> (counts: SinkCounts, missing: Set<Stream>) {
+        try await database.transaction { transaction in
+            let first = try await transaction.pipeline([
+                ErasedNames.passBarrier(of: Set(objects.map(\.app)).sorted()),
+                Self.streams(wanted),
+                Self.erased(objects),
+            ])
+            var streams: [Stream: Int] = [:]
+            for row in first[1].rows {
+                let stream = Stream(type: try row.integer("type"), app: try row.text("app"))
+                streams[stream] = try row.integer("number")
+            }
+            let missing = wanted.filter { streams[$0] == nil }
+            // Those of an app may be made; nothing was written yet.
+            if !isLast, missing.contains(where: { $0.type <= IngestTable.lastBuiltIn }) {
+                return (SinkCounts(), missing)
+            }
+            let erased = Set(try first[2].rows.map { try $0.integer("place") })
+            var counts = SinkCounts()
+            var places: [Key: Int] = [:]
+            var keys: [Key] = []
+            for (place, object) in objects.enumerated() {
+                guard let stream = streams[Stream(type: object.type, app: object.app)] else {
+                    counts.unknown.append(place)
+                    continue
+                }
+                guard !erased.contains(place) else {
+                    counts.erased += 1
+                    continue
+                }
+                let key = Key(stream: stream, id: object.id.filter { $0 != "-" })
+                guard places[key] == nil else {
+                    counts.repeated += 1
+                    continue
+                }
+                places[key] = place
+                keys.append(key)
+            }
+            guard !keys.isEmpty else { return (counts, []) }
+            let fresh = try await Self.take(keys, transaction)
+            counts.repeated += keys.count - fresh.count
+            let chosen = fresh.compactMap { places[$0] }.sorted()
+            counts.stored = chosen.count
+            try await Self.copy(chosen.map { objects[$0] }, transaction)
+            try await Self.note(chosen.map { objects[$0] }, transaction)
+            return (counts, [])
+        }
+    }
+
+    /// Held until the end: who deletes an app waits for it.
+    private static func streams(_ wanted: Set<Stream>) -> (String, [PostgresValue]) {
+        let wanted = wanted.sorted { ($0.type, $0.app) < ($1.type, $1.app) }
+        return (
+            """
+            SELECT s.number, s.type, s.app FROM ingest_streams s
+            JOIN unnest($1::integer[], $2::text[]) AS w(type, app) ON s.type = w.type AND s.app = w.app
+            WHERE NOT s.is_closed ORDER BY s.number FOR KEY SHARE OF s
+            """,
+            [.integerArray(wanted.map(\.type)), .textArray(wanted.map(\.app))]
+        )
+    }
+
+    /// The places of those who are about somebody that was erased after they came in.
+    private static func erased(_ objects: [SinkObject]) -> (String, [PostgresValue]) {
+        var places: [Int] = []
+        for (place, object) in objects.enumerated() {
+            for _ in object.subjects { places.append(place) }
+        }
+        return (
+            """
+            SELECT DISTINCT i.place
+            FROM unnest($1::integer[], $2::text[], $3::text[], $4::timestamptz[])
+                AS i(place, app, name, at)
+            JOIN erased_names e ON e.app = i.app AND e.digest = \(ErasedNames.digest("i.app", "i.name"))
+                AND e.at > i.at - \(ErasedNames.clockDifference)
+            WHERE EXISTS (SELECT FROM erased_names)
+            """,
+            [
+                .integerArray(places), .textArray(places.map { objects[$0].app }),
+                .textArray(objects.flatMap(\.subjects)),
+                .timestampArray(places.map { objects[$0].receivedAt.microseconds }),
+            ]
+        )
+    }
+
+    /// In one order, so that no two wait for each other.
+    ///
+    /// - Returns: Those that nobody had.
+    private static func take(
+        _ keys: [Key],
+        _ transaction: PostgresTransaction
+    ) async throws -> [Key] {
+        try await transaction.execute(
+            """
+            INSERT INTO ingest_keys (stream, id)
+            SELECT k.stream, decode(k.id, 'hex')
+            FROM unnest($1::integer[], $2::text[]) AS k(stream, id) ORDER BY 1, 2
+            ON CONFLICT DO NOTHING RETURNING stream, encode(id, 'hex') AS id
+            """,
+            [.integerArray(keys.map(\.stream)), .textArray(keys.map(\.id))]
+        ).rows.map { Key(stream: try $0.integer("stream"), id: try $0.text("id")) }
+    }
+
+    private static func copy(
+        _ objects: [SinkObject],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        var rows: [Int: CopyRows] = [:]
+        for object in objects {
+            rows[object.type, default: CopyRows(columns: 6)].append { cells in
+                cells.text(object.app)
+                cells.date(object.receivedAt.microseconds)
+                cells.text(object.id)
+                cells.timestamp(object.receivedAt.microseconds)
+                cells.integer(object.schemaVersion)
+                cells.jsonb(object.object)
+            }
+        }
+        for (type, rows) in rows.sorted(by: { $0.key < $1.key }) {
+            _ = try await transaction.copyIn(
+                table: IngestTable(number: type).name,
+                columns: ["app", "day", "id", "received_at", "schema_version", "object"],
+                rows
+            )
+        }
+    }
+
+    /// What the objects report, by the object ids of the installations that are known.
+    private static func note(
+        _ objects: [SinkObject],
+        _ transaction: PostgresTransaction
+    ) async throws {
+        let reports = objects.compactMap { object -> (object: SinkObject, receipt: SinkReceipt)? in
+            guard let receipt = object.receipt,
+                receipt.target.utf8.count <= maximumNameBytes,
+                (receipt.installation ?? "").utf8.count <= maximumNameBytes
+            else { return nil }
+            return (object, receipt)
+        }
+        guard !reports.isEmpty else { return }
+        _ = try await transaction.execute(
+            """
+            INSERT INTO push_receipts (app, target, kind, who)
+            SELECT DISTINCT r.app, r.target, r.kind, CASE WHEN r.installation IS NULL THEN r.id
+                ELSE coalesce(
+                    (SELECT i.object_id FROM installations i
+                        WHERE i.app = r.app AND i.object_id = r.installation),
+                    (SELECT i.object_id FROM installations i
+                        WHERE i.app = r.app AND i.installation_id = r.installation
+                        ORDER BY i.object_id LIMIT 1),
+                    r.installation) END
+            FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[])
+                AS r(app, target, kind, installation, id)
+            ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING
+            """,
+            [
+                .textArray(reports.map(\.object.app)), .textArray(reports.map(\.receipt.target)),
+                .integerArray(reports.map(\.receipt.kind.rawValue)),
+                .textArray(reports.map(\.receipt.installation)),
+                .textArray(reports.map(\.object.id)),
+            ]
+        )
+    }
+}

@@ -1,0 +1,47 @@
+import Postgres
+
+/// What devices have reported of a push.
+package struct ReceiptCounts: Sendable, Equatable {
+    package var opened = 0
+    package var received = 0
+
+    package init(opened: Int = 0, received: Int = 0) {
+        self.opened = opened
+        self.received = received
+    }
+}
+
+/// What devices report of pushes: each installation once.
+package struct ReceiptStore: Sendable {
+    let database: Database
+
+    /// - Parameter pushes: By their ids and those of their events: a report names the one or the other.
+    /// - Returns: By the push's id; without those of which nothing was reported.
+    package func counts(
+        of pushes: [(app: String, id: String, eventID: String)]
+    ) async throws -> [String: ReceiptCounts] {
+        guard !pushes.isEmpty else { return [:] }
+        let rows = try await database.execute(
+            """
+            SELECT p.id::text AS id, r.kind, count(DISTINCT r.who) AS number
+            FROM unnest($1::text[], $2::uuid[], $3::text[]) AS p(app, id, event)
+                JOIN push_receipts r ON r.app = p.app AND r.target IN (p.id::text, 'event/' || p.event)
+            GROUP BY p.id, r.kind
+            """,
+            [
+                .textArray(pushes.map(\.app)), .uuidArray(pushes.map(\.id)),
+                .textArray(pushes.map(\.eventID)),
+            ]
+        ).rows
+        var counts: [String: ReceiptCounts] = [:]
+        for row in rows {
+            let number = try row.integer("number")
+            switch SinkReceipt.Kind(rawValue: try row.integer("kind")) {
+            case .opened: counts[try row.text("id"), default: ReceiptCounts()].opened = number
+            case .received: counts[try row.text("id"), default: ReceiptCounts()].received = number
+            case nil: break
+            }
+        }
+        return counts
+    }
+}
