@@ -210,8 +210,9 @@ let package = Package(
             ],
             path: "Tests/Benchmarks",
             exclude: [
-                "config_clients.py", "hostile.py", "record.json", "orjson_figures.py", "peers.py",
-                "postgres.sql", "secure_guesses.py", "secure_readers.py", "secure_turns.py",
+                "config_clients.py", "hostile.py", "kafka_producer.c", "record.json",
+                "orjson_figures.py", "peers.py", "postgres.sql", "secure_guesses.py",
+                "secure_readers.py", "secure_turns.py", "sync_requests.py",
             ],
             swiftSettings: settings
         ),

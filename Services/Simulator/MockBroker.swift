@@ -1,6 +1,7 @@
 import EventLoop
 import Kafka
 import Observability
+import PushCore
 import ServiceKit
 
 /// librdkafka's mock cluster with the house's topics, for a laptop without a broker. It keeps its
@@ -10,10 +11,11 @@ final class MockBroker: ServicePart {
     private let cluster: MockKafkaCluster
 
     /// The topics of the house, as `carillon migrate` would make them.
-    static let topics = [
-        "push.requests", "push.outcomes", "dataset.changes", "config.published", "PUSH_RC",
-        "push.dead-letters",
-    ]
+    static let topics =
+        [
+            "push.requests", "push.outcomes", "dataset.changes", "config.published", "PUSH_RC",
+            "push.dead-letters",
+        ] + BuiltInIngestType.allCases.map { "ingest.\($0.rawValue)" }
 
     init(_ configuration: SimulatorConfiguration, log: Log) throws {
         cluster = try MockKafkaCluster()

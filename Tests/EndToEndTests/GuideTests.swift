@@ -16,7 +16,7 @@ extension EndToEndTests {
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
             "deploy/guides/secure-payloads.md", "deploy/guides/push-sync.md",
-            "deploy/guides/promises.md",
+            "deploy/guides/ingest.md", "deploy/guides/promises.md",
             "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
             "Services/README.md", "Shared/README.md",
         ]
@@ -37,6 +37,7 @@ extension EndToEndTests {
                 environment["REGISTRATION"] = urls.registration
                 environment["CONFIG"] = urls.config
                 environment["SECURE"] = urls.secure
+                environment["INGEST"] = urls.ingest
                 environment["APP_KEY"] = app.appKey
                 environment["MASTER_KEY"] = app.masterKey
                 environment["HOME"] = stack.folder
@@ -113,6 +114,7 @@ extension EndToEndTests {
             let registration: String
             let config: String
             let secure: String
+            let ingest: String
         }
 
         /// What an issuer shows: the key of RFC 7515, appendix A.3.
@@ -129,7 +131,7 @@ extension EndToEndTests {
         ) async throws {
             let cluster = try MockKafkaCluster()
             defer { cluster.close() }
-            for topic in Stack.topics {
+            for topic in Stack.topics + ["ingest.WeatherSensor"] {
                 try cluster.createTopic(topic, partitions: 2)
             }
             try await Stack.with([
@@ -151,11 +153,21 @@ extension EndToEndTests {
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 let watcher = try await ConfigBench.startWatcher(on: stack)
                 let secure = try await stack.start("carillon-secure-payload")
+                let ingest = try await stack.start(
+                    "carillon-ingest",
+                    ["KAFKA_GROUP_ID": stack.topic("ingest")]
+                )
                 try await body(
                     stack,
                     app,
-                    URLs(registration: registration.url, config: watcher.url, secure: secure.url)
+                    URLs(
+                        registration: registration.url,
+                        config: watcher.url,
+                        secure: secure.url,
+                        ingest: ingest.url
+                    )
                 )
+                await ingest.process.stop()
                 await secure.process.stop()
                 await watcher.process.stop()
                 await dispatcher.process.stop()

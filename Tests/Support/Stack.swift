@@ -267,10 +267,11 @@ package final class Stack: Sendable {
     package func topic(_ name: String) -> String { prefix + name }
 
     /// The topics of the house: a mock cluster makes none when `carillon migrate` asks.
-    package static let topics = [
-        "push.requests", "push.outcomes", "push.dead-letters", "config.published", "PUSH_RC",
-        "dataset.changes",
-    ]
+    package static let topics =
+        [
+            "push.requests", "push.outcomes", "push.dead-letters", "config.published", "PUSH_RC",
+            "dataset.changes",
+        ] + BuiltInIngestType.allCases.map { "ingest.\($0.rawValue)" }
 
     /// Writes push requests as plain JSON records, in order, keyed by their ids.
     package func send(_ requests: JSONValue...) async throws {
