@@ -31,27 +31,85 @@ package struct SchemaViolation: Equatable, Sendable {
     }
 }
 
-/// What checks need beside a schema: confined to its owner.
-package final class SchemaChecker {
-    package init() {}
+/// A schema of any value, without what is asked of a type's.
+package final class ValueSchema: Sendable {
+    let tree: SchemaTree
+
+    package init(_ document: JSONValue) throws(SchemaError) {
+        tree = try SchemaCompiler.compile(document)
+    }
+
+    package func check(_ value: JSONValue, by checker: SchemaChecker) -> SchemaViolation? {
+        checker.check(value, tree, from: tree.root)
+    }
 }
 
+/// The schema of a type's objects: JSON Schema 2020-12, of which it takes a part, or Atlas' form of it.
+///
+/// Authority: says whether an object is one of the type, where it is not, what a view shows of it,
+/// and whether a newer schema takes all that this one took. Pure and immutable; what checks need
+/// beside it is a `SchemaChecker`. A keyword that it does not take is refused by name, never passed
+/// over. Numbers are equal by their worth, texts by their bytes.
 package final class ObjectSchema: Sendable {
     package static let maximumBytes = 64 << 10
 
+    /// As it was declared.
     package let document: JSONValue
+    /// Those of the top, in their order.
     package let properties: [(name: String, column: SchemaColumn)]
+    let tree: SchemaTree
 
+    /// Reads the schema of the type that is called `name`.
     package init(_ bytes: [UInt8], type name: String) throws(SchemaError) {
+        guard bytes.count <= Self.maximumBytes else {
+            throw SchemaError(pointer: "", "larger than \(Self.maximumBytes >> 10) KiB")
+        }
         do throws(JSONError) {
             document = try JSONValue.parse(bytes)
         } catch {
             throw SchemaError(pointer: "", "not JSON: \(error.description)")
         }
-        properties = []
+        tree = try SchemaCompiler.compile(document)
+        try Self.checkTop(document, type: name)
+        let declared = tree.nodes[tree.root].object?.properties ?? []
+        properties = declared.compactMap { [tree] property in
+            property.node.map { (property.name, tree.column(of: $0)) }
+        }
     }
 
-    package func check(_ object: JSONValue, by checker: SchemaChecker) -> SchemaViolation? { nil }
+    private static func checkTop(_ document: JSONValue, type name: String) throws(SchemaError) {
+        if let type = document["bsonType"] {
+            guard type.string == "object" else {
+                throw SchemaError(pointer: "/bsonType", "must be \"object\"")
+            }
+            guard document["title"]?.string.isSame(as: name) == true else {
+                throw SchemaError(pointer: "/title", "must be the name of the type")
+            }
+        } else {
+            guard document["type"]?.string == "object" else {
+                throw SchemaError(pointer: "/type", "must be \"object\"")
+            }
+        }
+        guard document["properties"]?["_id"] != nil else {
+            throw SchemaError(pointer: "/properties/_id", "is required")
+        }
+        guard document["required"]?.array?.contains("_id") == true else {
+            throw SchemaError(pointer: "/required", "must have _id")
+        }
+    }
 
-    package func narrowing(in newer: ObjectSchema) -> SchemaError? { nil }
+    /// The first fault of the object; `nil` where it is one of the type.
+    package func check(_ object: JSONValue, by checker: SchemaChecker) -> SchemaViolation? {
+        checker.check(object, tree, from: tree.root)
+    }
+
+    /// Where the newer schema takes less than this one, into the newer; `nil` where it provably
+    /// takes all that this one takes, and shows it as this one does, but for integers that become
+    /// numbers.
+    ///
+    /// A new property that is not required counts as no narrowing, though an object of before might
+    /// have had another value of that name.
+    package func narrowing(in newer: ObjectSchema) -> SchemaError? {
+        SchemaEvolution.narrowing(from: self, to: newer)
+    }
 }
