@@ -1,4 +1,5 @@
 internal import JSON
+internal import RegularExpressions
 
 /// Compares a schema with a newer one. For one use.
 ///
@@ -171,7 +172,9 @@ struct SchemaEvolution {
         guard rules.maximum >= before?.maximum ?? .max else {
             throw error(after, "maxLength", "took longer texts")
         }
-        if let pattern = rules.pattern, !pattern.pattern.isSame(as: before?.pattern?.pattern) {
+        if let pattern = rules.pattern?.pattern,
+            before?.pattern?.pattern.isSame(as: pattern) != true
+        {
             throw error(after, "pattern", "took other texts too")
         }
         if let format = rules.format, format != before?.format {
@@ -347,9 +350,10 @@ struct SchemaEvolution {
     }
 
     private static func same(_ left: TextRules?, _ right: TextRules?) -> Bool {
-        left?.minimum ?? 0 == right?.minimum ?? 0 && left?.maximum ?? .max == right?.maximum ?? .max
-            && left?.pattern?.pattern.isSame(as: right?.pattern?.pattern) ?? (right?.pattern == nil)
-            && left?.format == right?.format
+        guard let left, let right else { return left == nil && right == nil }
+        return left.minimum == right.minimum && left.maximum == right.maximum
+            && left.format == right.format
+            && (left.pattern?.pattern).isSame(as: right.pattern?.pattern)
     }
 
     /// The schemas within one, and all that is not a schema of its rules for lists, objects and

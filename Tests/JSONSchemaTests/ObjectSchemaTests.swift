@@ -55,7 +55,8 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
             )
         }
         #expect(
-            try fault(weather, object(#","windSpeedInMph":2"#, id: "x")) == "/_id: must be an ObjectId"
+            try fault(weather, object(#","windSpeedInMph":2"#, id: "x"))
+                == "/_id: must be an ObjectId"
         )
     }
 
@@ -68,7 +69,10 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
 
     @Test(arguments: [
         ("objectId", [#""507f1f77bcf86cd799439011""#], [#""507f1f77bcf86cd79943901""#, "1"]),
-        ("uuid", [#""507F1F77-bcf8-6cd7-9943-901122334455""#], [#""507f1f77bcf86cd79943901122334455""#]),
+        (
+            "uuid", [#""507F1F77-bcf8-6cd7-9943-901122334455""#],
+            [#""507f1f77bcf86cd79943901122334455""#]
+        ),
         ("string", [#""""#], ["1", "null"]),
         ("bool", ["true", "false"], ["0"]),
         ("int", ["1", "-2147483648", "2147483647", "2.0"], ["2147483648", "0.5"]),
@@ -83,30 +87,50 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         let schema = try schema(x: #"{"bsonType":"\#(name)"}"#)
         for value in right { #expect(try fault(schema, #"{"_id":"a","x":\#(value)}"#) == nil) }
         for value in wrong {
-            #expect(try fault(schema, #"{"_id":"a","x":\#(value)}"#)?.hasPrefix("/x: must be") == true)
+            #expect(
+                try fault(schema, #"{"_id":"a","x":\#(value)}"#)?.hasPrefix("/x: must be") == true
+            )
         }
     }
 
     @Test(arguments: [
-        (#"{"type":"integer"}"#, ["1", "1.0", "1e3", "123456789012345678901"], ["1.5", "true"], "must be an integer"),
+        (
+            #"{"type":"integer"}"#, ["1", "1.0", "1e3", "123456789012345678901"], ["1.5", "true"],
+            "must be an integer"
+        ),
         (#"{"type":["string","null"]}"#, [#""""#, "null"], ["1"], "must be a string or null"),
         (#"{"minimum":1}"#, ["1", "1.0", #""a""#], ["0.9"], "must be at least 1"),
         (#"{"exclusiveMinimum":1}"#, ["1.1"], ["1"], "must be above 1"),
-        (#"{"maximum":9007199254740993}"#, ["9007199254740993"], ["9007199254740994"], "must be at most 9007199254740993"),
+        (
+            #"{"maximum":9007199254740993}"#, ["9007199254740993"], ["9007199254740994"],
+            "must be at most 9007199254740993"
+        ),
         (#"{"exclusiveMaximum":1}"#, ["0.9"], ["1.0"], "must be below 1"),
-        (#"{"multipleOf":0.01}"#, ["19.99", "4.35", "1e300", "0"], ["0.005"], "must be a multiple of 0.01"),
+        (
+            #"{"multipleOf":0.01}"#, ["19.99", "4.35", "1e300", "0"], ["0.005"],
+            "must be a multiple of 0.01"
+        ),
         (#"{"minLength":2}"#, [#""😀😀""#], [#""😀""#], "must have at least 2 characters"),
         (#"{"maxLength":2}"#, [#""😀😀""#], [#""abc""#], "must have at most 2 characters"),
         (#"{"pattern":"^a+$"}"#, [#""aa""#], [#""ab""#], "must match the pattern"),
         (#"{"format":"date"}"#, [#""2024-02-29""#], [#""2023-02-29""#], "must be an RFC 3339 date"),
-        (#"{"enum":[1,"a"]}"#, ["1.0", #""a""#], ["2", #""b""#], "must be one of the listed values"),
+        (
+            #"{"enum":[1,"a"]}"#, ["1.0", #""a""#], ["2", #""b""#],
+            "must be one of the listed values"
+        ),
         (#"{"const":{"a":1}}"#, [#"{"a":1.0}"#], ["{}"], "must be the one value"),
         (#"{"minItems":1}"#, ["[1]"], ["[]"], "must have at least 1 items"),
         (#"{"maxItems":1}"#, ["[1]"], ["[1,2]"], "must have at most 1 items"),
         (#"{"minProperties":1}"#, [#"{"a":1}"#], ["{}"], "must have at least 1 properties"),
         (#"{"maxProperties":0}"#, ["{}"], [#"{"a":1}"#], "must have at most 0 properties"),
-        (#"{"anyOf":[{"type":"null"},{"minimum":3}]}"#, ["null", "3"], ["2"], "must match one of the schemas of anyOf"),
-        (#"{"oneOf":[{"minimum":1},{"maximum":5}]}"#, ["0", "6"], ["3"], "must match no more than one of the schemas of oneOf"),
+        (
+            #"{"anyOf":[{"type":"null"},{"minimum":3}]}"#, ["null", "3"], ["2"],
+            "must match one of the schemas of anyOf"
+        ),
+        (
+            #"{"oneOf":[{"minimum":1},{"maximum":5}]}"#, ["0", "6"], ["3"],
+            "must match no more than one of the schemas of oneOf"
+        ),
         (#"{"not":{"type":"null"}}"#, ["1"], ["null"], "must not match the schema of not"),
         ("false", [], ["1"], "is not allowed here"),
     ])
@@ -120,14 +144,18 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
 
     @Test func pointersNameTheFault() throws {
         let nested = try schema(
-            x: #"{"type":"array","prefixItems":[true],"items":{"properties":{"a/b":{"type":"null"}}}}"#,
+            x:
+                #"{"type":"array","prefixItems":[true],"items":{"properties":{"a/b":{"type":"null"}}}}"#,
             #","additionalProperties":false"#
         )
         #expect(try fault(nested, #"{"_id":"a","x":[0,{"a/b":1}]}"#) == "/x/1/a~1b: must be null")
         #expect(try fault(nested, #"{"_id":"a","y":1}"#) == "/y: is not a property of this type")
         #expect(try fault(nested, "[]") == ": must be an object")
         let unique = try schema(x: #"{"uniqueItems":true}"#)
-        #expect(try fault(unique, #"{"_id":"a","x":[1,{"a":[1]},1.0]}"#) == "/x/2: must not be there twice")
+        #expect(
+            try fault(unique, #"{"_id":"a","x":[1,{"a":[1]},1.0]}"#)
+                == "/x/2: must not be there twice"
+        )
         #expect(try fault(unique, #"{"_id":"a","x":[1,true,"1"]}"#) == nil)
     }
 
@@ -144,14 +172,19 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         (#"{"patternProperties":{}}"#, "/properties/x/patternProperties"),
         (#"{"$anchor":"a"}"#, "/properties/x/$anchor"),
         (#"{"$id":"a"}"#, "/properties/x/$id"),
-        (#"{"type":"int"}"#, "/properties/x/type"), (#"{"bsonType":"regex"}"#, "/properties/x/bsonType"),
+        (#"{"type":"int"}"#, "/properties/x/type"),
+        (#"{"bsonType":"regex"}"#, "/properties/x/bsonType"),
         (#"{"type":"string","bsonType":"string"}"#, "/properties/x/bsonType"),
-        (#"{"minimum":"1"}"#, "/properties/x/minimum"), (#"{"multipleOf":0}"#, "/properties/x/multipleOf"),
-        (#"{"minLength":-1}"#, "/properties/x/minLength"), (#"{"pattern":"(?=a)"}"#, "/properties/x/pattern"),
-        (#"{"format":"ipv4"}"#, "/properties/x/format"), (#"{"items":[true]}"#, "/properties/x/items"),
+        (#"{"minimum":"1"}"#, "/properties/x/minimum"),
+        (#"{"multipleOf":0}"#, "/properties/x/multipleOf"),
+        (#"{"minLength":-1}"#, "/properties/x/minLength"),
+        (#"{"pattern":"(?=a)"}"#, "/properties/x/pattern"),
+        (#"{"format":"ipv4"}"#, "/properties/x/format"),
+        (#"{"items":[true]}"#, "/properties/x/items"),
         (#"{"enum":[]}"#, "/properties/x/enum"), (#"{"anyOf":[]}"#, "/properties/x/anyOf"),
-        (#"{"required":["a","a"]}"#, "/properties/x/required"), (#"{"$ref":"#"}"#, "/properties/x/$ref"),
-        (#"{"$ref":"#/$defs/none"}"#, "/properties/x/$ref"), ("1", "/properties/x"),
+        (#"{"required":["a","a"]}"#, "/properties/x/required"),
+        (##"{"$ref":"#"}"##, "/properties/x/$ref"),
+        (##"{"$ref":"#/$defs/none"}"##, "/properties/x/$ref"), ("1", "/properties/x"),
         (#"{"properties":{"a/b":{"if":true}}}"#, "/properties/x/properties/a~1b/if"),
     ])
     func whatIsNotTakenIsNamed(x: String, pointer: String) {
@@ -160,7 +193,8 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
     }
 
     @Test(arguments: [
-        (#"{"type":"array"}"#, "/type"), ("true", "/type"), (#"{"type":"object"}"#, "/properties/_id"),
+        (#"{"type":"array"}"#, "/type"), ("true", "/type"),
+        (#"{"type":"object"}"#, "/properties/_id"),
         (#"{"type":"object","properties":{"_id":true}}"#, "/required"), ("{", ""),
     ])
     func topHasAnID(text: String, pointer: String) {
