@@ -175,7 +175,7 @@ enum OpenAPIDocument {
                   "targeted = delivered + failed + expired + suppressed + inDoubt + pending",
                 "required": ["pushId", "app", "eventId", "eventSource", "status", "targeted",
                   "delivered", "failed", "expired", "suppressed", "inDoubt", "pending",
-                  "invalidTokens", "confirmed", "createdAt", "updatedAt"],
+                  "invalidTokens", "confirmed", "received", "opens", "createdAt", "updatedAt"],
                 "properties": {
                   "pushId": {"type": "string", "format": "uuid"},
                   "app": {"type": "string"},
@@ -193,6 +193,10 @@ enum OpenAPIDocument {
                   "invalidTokens": {"$ref": "#/components/schemas/Count"},
                   "confirmed": {"type": "integer", "minimum": 0, "description":
                     "Readers of the secure payload that it rings for; beside the balance"},
+                  "received": {"type": "integer", "minimum": 0, "description":
+                    "Devices that reported that it came; beside the balance"},
+                  "opens": {"type": "integer", "minimum": 0, "description":
+                    "Devices that reported that it was opened; beside the balance"},
                   "failures": {"type": "array", "maxItems": 10, "items": {
                     "type": "object", "required": ["provider", "reason", "count"],
                     "properties": {

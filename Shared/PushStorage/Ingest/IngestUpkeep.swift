@@ -36,6 +36,7 @@ package struct IngestUpkeep: Sendable {
     ///   - hostTime: This machine's clock.
     ///   - retention: How long what is kept.
     ///   - batches: At most so many of each kind.
+    /// - Returns: What was done.
     /// - Throws: `StorageError`, of kind `clocksDisagree` where nothing was done for that.
     package func maintain(
         hostTime: Instant,
