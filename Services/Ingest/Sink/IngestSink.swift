@@ -50,26 +50,28 @@ actor IngestSink: ServicePart {
         producer: KafkaProducer,
         database: PushDatabase,
         topics: KafkaTopics,
-        runtime: ServiceRuntime
+        on loop: EventLoop,
+        log: Log,
+        metrics: Metrics
     ) {
-        loop = runtime.mainLoop
+        self.loop = loop
         self.consumer = consumer
         self.database = database
-        log = runtime.log
+        self.log = log
         reader = SinkReader(topics: topics)
         types = SinkTypes(database.ingestTypes)
         meters = Meters(
-            stored: runtime.metrics.counter(.ingestSinkStored),
-            repeated: runtime.metrics.counter(.ingestSinkRepeated),
-            erased: runtime.metrics.counter(.ingestSinkErased),
-            batches: runtime.metrics.counter(.ingestSinkBatches)
+            stored: metrics.counter(.ingestSinkStored),
+            repeated: metrics.counter(.ingestSinkRepeated),
+            erased: metrics.counter(.ingestSinkErased),
+            batches: metrics.counter(.ingestSinkBatches)
         )
         deadLetters = DeadLetterWriter(
             producer,
             topics: topics,
-            on: runtime.mainLoop,
-            log: runtime.log,
-            metrics: runtime.metrics
+            on: loop,
+            log: log,
+            metrics: metrics
         )
     }
 
@@ -222,7 +224,9 @@ func sinkParts(
             producer: producer,
             database: database,
             topics: topics,
-            runtime: runtime
+            on: runtime.mainLoop,
+            log: runtime.log,
+            metrics: runtime.metrics
         ),
         Part("sink consumer", notReady: consumer.notReadyReason) {
             try await database.untilReady()
