@@ -218,7 +218,8 @@ enum OpenAPIDocument {
                 "type": "object",
                 "required": ["app", "kind", "id", "exportedAt", "installations", "configFetches",
                   "identity", "securePayloads", "secureReaders", "secureSecrets", "syncDatasets",
-                  "syncDevices", "deliveries", "pushes", "auditEntries", "truncated"],
+                  "syncDevices", "ingestObjects", "pushReceipts", "deliveries", "pushes",
+                  "auditEntries", "truncated"],
                 "properties": {
                   "app": {"type": "string"},
                   "kind": {"type": "string", "enum": ["installation", "identity"]},
@@ -243,6 +244,11 @@ enum OpenAPIDocument {
                   "syncDevices": {"type": "array", "items": {"type": "object", "required":
                     ["identityPoolId", "identityId", "deviceId", "platform", "installation",
                     "subscriptions", "registeredAt"]}},
+                  "ingestObjects": {"type": "array", "description": "What devices sent about it",
+                    "items": {"type": "object", "required": ["type", "receivedAt",
+                    "schemaVersion", "object"]}},
+                  "pushReceipts": {"type": "array", "items": {"type": "object", "required":
+                    ["push", "kind", "installation", "at"]}},
                   "deliveries": {"type": "array", "items": {"type": "object", "required":
                     ["pushId", "provider", "outcome", "attempts"]}},
                   "pushes": {"type": "array", "items": {"type": "object", "required": ["pushId",
@@ -266,7 +272,7 @@ enum OpenAPIDocument {
                     "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
                     "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders",
                     "secureSecrets", "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
-                    "auditEntries"], "additionalProperties": {"$ref":
+                    "ingestObjects", "pushReceipts", "auditEntries"], "additionalProperties": {"$ref":
                     "#/components/schemas/Count"}},
                   "inFlight": {"type": "integer", "minimum": 0, "description":
                     "Broadcasts that were reaching it just then; not 0: erase once more"}

@@ -176,6 +176,13 @@ package struct IngestTypeStore: Sendable {
                         ?? "there is no \(new.name) any more"
                 )
             }
+            if let known {
+                // As who stores objects does: first the stream, then the table.
+                _ = try await transaction.execute(
+                    "SELECT number FROM ingest_streams WHERE type = $1 FOR UPDATE",
+                    [.integer(known.number)]
+                )
+            }
             let stored = try await Self.write(new, over: known, transaction)
             try await IngestView.make(
                 type: stored.number,

@@ -367,6 +367,57 @@ struct IngestStoreTests {
         }
     }
 
+    @Test("A type may change, and an app go, while its objects are being stored")
+    func underWay() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let type = try await Self.declare(in: database)
+            let track = try #require(
+                try await database.ingestTypes.find("SegmentTrack", of: Self.app)
+            )
+            try await fixture.another { other in
+                async let stored = {
+                    var counts: [SinkCounts] = []
+                    for batch in 0..<60 {
+                        counts.append(
+                            try await other.ingestSink.store(
+                                (0..<50).flatMap {
+                                    [
+                                        Self.object(type, batch * 50 + $0),
+                                        Self.object(track, batch * 50 + $0),
+                                    ]
+                                }
+                            )
+                        )
+                    }
+                    return counts
+                }()
+                for version in 1...4 {
+                    _ = try await Self.declare(
+                        columns: [("wind", version % 2 == 0 ? .bigint : .double)]
+                            + (0..<version).map { ("p\($0)", .text) },
+                        subject: "p\(version)",
+                        expecting: version,
+                        in: database
+                    )
+                }
+                let deletion = try await database.apps.delete(Self.app)
+                let counts = try await stored
+                let kept = counts.reduce(0) { $0 + $1.stored }
+                #expect(counts.reduce(0) { $0 + $1.unknown.count } + kept == 6000)
+                #expect(deletion.ingestObjects == kept)
+            }
+            #expect(
+                try await fixture.server.query(
+                    """
+                    select (select count(*) from ingest_keys),
+                        (select count(*) from ingest_objects_\(track.number))
+                    """
+                ) == ["0|0"]
+            )
+        }
+    }
+
     @Test("With an app goes all that its devices sent, and nothing of another's")
     func deletion() async throws {
         try await StorageFixture.run { fixture in
