@@ -114,6 +114,9 @@ struct IngestRemoval: Sendable {
     }
 
     private func script(_ sql: String) async throws {
-        try await database.transaction { transaction in try await transaction.script(sql) }
+        try await database.transaction { transaction in
+            _ = try await transaction.execute("SET LOCAL lock_timeout = '10s'")
+            try await transaction.script(sql)
+        }
     }
 }
