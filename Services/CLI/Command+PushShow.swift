@@ -50,13 +50,13 @@ extension Command {
             push = last
         }
         guard arguments.has("--recount") else {
-            show(push, counted: nil, arguments)
+            show(try await database.receipts.added(to: push), counted: nil, arguments)
             return 0
         }
         guard let (books, counted) = try await database.pushes.audit(push.id) else {
             throw CommandFailure("there is no such push")
         }
-        show(books, counted: counted, arguments)
+        show(try await database.receipts.added(to: books), counted: counted, arguments)
         return agrees(books.ledger, counted) && books.ledger.balances ? 0 : 1
     }
 
@@ -67,6 +67,8 @@ extension Command {
     ) {
         if arguments.has("--json") {
             var object = shownPush(push)
+            object["received"] = JSONValue(push.receipts.received)
+            object["opens"] = JSONValue(push.receipts.opened)
             if let counted {
                 var recount = shownLedger(counted)
                 recount["agrees"] = .bool(agrees(push.ledger, counted))
@@ -152,6 +154,12 @@ extension Command {
             rows.append(["tokens", "\(push.ledger.invalidTokens) died"])
         }
         if push.confirmed > 0 { rows.append(["confirmed", "\(push.confirmed) reader(s)"]) }
+        if push.receipts.received > 0 {
+            rows.append(["received", "by \(push.receipts.received) device(s)"])
+        }
+        if push.receipts.opened > 0 {
+            rows.append(["opened", "on \(push.receipts.opened) device(s)"])
+        }
         return Terminal.table(rows)
     }
 }

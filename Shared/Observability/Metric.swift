@@ -282,6 +282,26 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Age of the oldest change of a dataset that waits to be told."
     )
+    package static let ingestSinkStored = Metric(
+        "ingest_sink_stored_total",
+        .counter,
+        "Objects of devices that were stored in Postgres."
+    )
+    package static let ingestSinkRepeated = Metric(
+        "ingest_sink_repeated_total",
+        .counter,
+        "Objects of devices that were there already when they came to Postgres."
+    )
+    package static let ingestSinkErased = Metric(
+        "ingest_sink_erased_total",
+        .counter,
+        "Objects of devices that were dropped, as whom they are about was erased since."
+    )
+    package static let ingestSinkBatches = Metric(
+        "ingest_sink_batches_total",
+        .counter,
+        "Batches of objects that came to Postgres."
+    )
     package static let configPublishedRecords = Metric(
         "config_published_records_total",
         .counter,

@@ -11,6 +11,8 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
         case missingApp = "missing_app"
         case unknownApp = "unknown_app"
         case unknownPool = "unknown_pool"
+        case unknownType = "unknown_type"
+        case invalidID = "invalid_id"
         case invalidRequest = "invalid_request"
         case tooLarge = "too_large"
         /// Good to read, and refused by the database for what it holds.

@@ -34,7 +34,7 @@ extension LeanCloudSurface {
             pushes = [push]
         }
         guard !pushes.isEmpty else { throw LeanCloudError.objectNotFound("_Notification") }
-        return pushes
+        return try await database.receipts.added(to: pushes)
     }
 
     /// The latest of them, with the figures of all: they are counted together.
@@ -44,6 +44,7 @@ extension LeanCloudSurface {
         for other in pushes.dropFirst() {
             latest.ledger.add(other.ledger)
             latest.confirmed += other.confirmed
+            latest.receipts += other.receipts
         }
         latest.failures = .together(pushes.map(\.failures))
         let platforms = try await objects.platforms(of: pushes)

@@ -30,7 +30,7 @@ extension ObjectOperations {
                 try await !database.pushes.isHidden(id)
             else { return nil }
             return PushRecord.object(
-                of: push,
+                of: try await database.receipts.added(to: push),
                 platforms: try await platforms(of: [push])[push.id],
                 withContent: caller.isMaster
             )
@@ -149,7 +149,7 @@ extension ObjectOperations {
 
     func records(of pushes: [StoredPush]) async throws -> [JSONObject] {
         let platforms = try await platforms(of: pushes)
-        return pushes.map {
+        return try await database.receipts.added(to: pushes).map {
             PushRecord.object(of: $0, platforms: platforms[$0.id], withContent: true)
         }
     }

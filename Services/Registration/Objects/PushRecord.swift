@@ -43,6 +43,8 @@ enum PushRecord {
             "updatedAt": .string(push.updatedAt.iso8601),
         ]
         if push.confirmed > 0 { object["confirmed"] = JSONValue(push.confirmed) }
+        if push.receipts.received > 0 { object["received"] = JSONValue(push.receipts.received) }
+        if push.receipts.opened > 0 { object["opens"] = JSONValue(push.receipts.opened) }
         if !push.failures.isEmpty { object["failures"] = push.failures.json }
         for (name, those) in successFields {
             guard let platforms else { break }

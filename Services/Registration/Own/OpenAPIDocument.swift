@@ -175,7 +175,7 @@ enum OpenAPIDocument {
                   "targeted = delivered + failed + expired + suppressed + inDoubt + pending",
                 "required": ["pushId", "app", "eventId", "eventSource", "status", "targeted",
                   "delivered", "failed", "expired", "suppressed", "inDoubt", "pending",
-                  "invalidTokens", "confirmed", "createdAt", "updatedAt"],
+                  "invalidTokens", "confirmed", "received", "opens", "createdAt", "updatedAt"],
                 "properties": {
                   "pushId": {"type": "string", "format": "uuid"},
                   "app": {"type": "string"},
@@ -193,6 +193,10 @@ enum OpenAPIDocument {
                   "invalidTokens": {"$ref": "#/components/schemas/Count"},
                   "confirmed": {"type": "integer", "minimum": 0, "description":
                     "Readers of the secure payload that it rings for; beside the balance"},
+                  "received": {"type": "integer", "minimum": 0, "description":
+                    "Devices that reported that it came; beside the balance"},
+                  "opens": {"type": "integer", "minimum": 0, "description":
+                    "Devices that reported that it was opened; beside the balance"},
                   "failures": {"type": "array", "maxItems": 10, "items": {
                     "type": "object", "required": ["provider", "reason", "count"],
                     "properties": {
@@ -214,7 +218,8 @@ enum OpenAPIDocument {
                 "type": "object",
                 "required": ["app", "kind", "id", "exportedAt", "installations", "configFetches",
                   "identity", "securePayloads", "secureReaders", "secureSecrets", "syncDatasets",
-                  "syncDevices", "deliveries", "pushes", "auditEntries", "truncated"],
+                  "syncDevices", "ingestObjects", "pushReceipts", "deliveries", "pushes",
+                  "auditEntries", "truncated"],
                 "properties": {
                   "app": {"type": "string"},
                   "kind": {"type": "string", "enum": ["installation", "identity"]},
@@ -239,6 +244,11 @@ enum OpenAPIDocument {
                   "syncDevices": {"type": "array", "items": {"type": "object", "required":
                     ["identityPoolId", "identityId", "deviceId", "platform", "installation",
                     "subscriptions", "registeredAt"]}},
+                  "ingestObjects": {"type": "array", "description": "What devices sent about it",
+                    "items": {"type": "object", "required": ["type", "receivedAt",
+                    "schemaVersion", "object"]}},
+                  "pushReceipts": {"type": "array", "items": {"type": "object", "required":
+                    ["push", "kind", "installation", "at"]}},
                   "deliveries": {"type": "array", "items": {"type": "object", "required":
                     ["pushId", "provider", "outcome", "attempts"]}},
                   "pushes": {"type": "array", "items": {"type": "object", "required": ["pushId",
@@ -262,7 +272,7 @@ enum OpenAPIDocument {
                     "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
                     "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders",
                     "secureSecrets", "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
-                    "auditEntries"], "additionalProperties": {"$ref":
+                    "ingestObjects", "pushReceipts", "auditEntries"], "additionalProperties": {"$ref":
                     "#/components/schemas/Count"}},
                   "inFlight": {"type": "integer", "minimum": 0, "description":
                     "Broadcasts that were reaching it just then; not 0: erase once more"}

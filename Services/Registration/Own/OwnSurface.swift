@@ -64,7 +64,7 @@ struct OwnSurface: Surface {
         else {
             throw HTTPProblem(status: 404, detail: "there is no such push")
         }
-        return .json(.object(Self.object(of: push)))
+        return .json(.object(Self.object(of: try await database.receipts.added(to: push))))
     }
 
     private static func object(of push: StoredPush) -> JSONObject {
@@ -79,6 +79,8 @@ struct OwnSurface: Surface {
             "pending": JSONValue(ledger.pending),
             "invalidTokens": JSONValue(ledger.invalidTokens),
             "confirmed": JSONValue(push.confirmed),
+            "received": JSONValue(push.receipts.received),
+            "opens": JSONValue(push.receipts.opened),
             "createdAt": .string(push.createdAt.iso8601),
             "updatedAt": .string(push.updatedAt.iso8601),
         ]

@@ -39,6 +39,7 @@ package enum IngestID {
     /// - Parameters:
     ///   - parts: What names it, in order; the first says of which kind the names are.
     ///   - digest: SHA-256.
+    /// - Returns: As it is kept.
     package static func derived(from parts: [String], digest: Digest) -> String {
         var input = Array("ingest".utf8)
         for part in parts {

@@ -20,6 +20,7 @@ package struct AppDeletion: Sendable, Equatable {
     package var secureReaders = 0
     package var secureSecrets = 0
     package var syncDatasets = 0
+    package var ingestObjects = 0
 
     package var counts: [(name: String, count: Int)] {
         [
@@ -28,6 +29,7 @@ package struct AppDeletion: Sendable, Equatable {
             ("config fetches", configFetches), ("config tokens", configTokens), ("links", links),
             ("secure payloads", securePayloads), ("device readers", secureReaders),
             ("identity secrets", secureSecrets), ("datasets", syncDatasets),
+            ("ingested objects", ingestObjects),
         ]
     }
 }
@@ -65,6 +67,7 @@ extension AppStore {
             of: id,
             atOnce: Self.datasetsAtOnce
         )
+        deletion.ingestObjects = try await IngestRemoval(database: database, app: id).run()
         try await cancelAll(of: id)
         try await untilNobodySends(id)
         repeat {
@@ -172,6 +175,7 @@ extension AppStore {
                 "UPDATE sync_pools SET is_linked = false WHERE app = $1",
                 [.text(id)]
             )
+            try await IngestRemoval.close(id, transaction)
             var counts: [String: Int] = [:]
             for table in ["retired_keys", "credentials", "config_tokens", "app_links"] {
                 counts[table] = try await transaction.execute(

@@ -6,8 +6,9 @@ import Postgres
 enum ErasedNames {
     /// How far ahead of Postgres' clock a service's may be that says when something was done.
     static let clockDifference = "interval '1 second'"
-    /// Longer than a service keeps its audit in memory.
-    static let kept = Duration.seconds(86_400)
+    /// Longer than a service keeps its audit in memory, and than Kafka keeps what devices have sent, where
+    /// it does not keep that for longer than its own default of a week.
+    static let kept = Duration.seconds(15 * 86_400)
 
     static func digest(_ app: String, _ name: String) -> String {
         "sha256(convert_to(\(app) || '/' || \(name), 'UTF8'))"

@@ -10,7 +10,8 @@ package struct ErasureCounts: Equatable, Sendable {
     package static let names = [
         "installations", "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
         "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders", "secureSecrets",
-        "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions", "auditEntries",
+        "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
+        "ingestObjects", "pushReceipts", "auditEntries",
     ]
 
     init() { self.init([:]) }

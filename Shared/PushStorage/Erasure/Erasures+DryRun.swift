@@ -38,6 +38,7 @@ extension Erasures {
             &counts,
             in: database
         )
+        try await SubjectIngest.count(of: subject, names, &counts, in: database)
         while let page = try await countPage(of: subject, names, after: cursor, &counts) {
             cursor = page
         }

@@ -52,6 +52,7 @@ package struct Erasures: Sendable {
             database
         )
         while try await eraseSecure(of: subject) {}
+        try await eraseIngest(of: subject)
         while try await erasePage(of: subject) {}
         let late = try await erase(sent, names, of: subject)
         return try await finish(subject, entry, inFlight: late, unknown: unknown)
@@ -141,6 +142,37 @@ package struct Erasures: Sendable {
             )
             try await ErasureNotes.advance(note, of: subject, transaction)
             return isMore
+        }
+    }
+
+    /// What devices have sent of it, until the erasure began: what comes from Kafka later meets its names.
+    private func eraseIngest(of subject: Subject) async throws {
+        for place in try await SubjectIngest.places(of: subject, in: database) {
+            try await portions(of: subject) { note, transaction in
+                try await SubjectIngest.erasePortion(of: subject, at: place, &note, transaction)
+            }
+        }
+        try await portions(of: subject) { note, transaction in
+            try await SubjectIngest.eraseReceipts(of: subject, &note, transaction)
+        }
+    }
+
+    /// Each a transaction, as long as there is more.
+    private func portions(
+        of subject: Subject,
+        _ erase:
+            @escaping @Sendable (inout ErasureNotes.Note, PostgresTransaction) async throws -> Bool
+    ) async throws {
+        var isMore = true
+        while isMore {
+            isMore = try await database.transaction { transaction in
+                guard var note = try await ErasureNotes.lock(subject, transaction) else {
+                    return false
+                }
+                let isMore = try await erase(&note, transaction)
+                try await ErasureNotes.advance(note, of: subject, transaction)
+                return isMore
+            }
         }
     }
 

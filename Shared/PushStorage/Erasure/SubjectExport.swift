@@ -16,6 +16,9 @@ package struct SubjectExport: Sendable {
     /// Its datasets with their records, and its devices with what they want to hear of.
     package var syncDatasets: [JSONValue] = []
     package var syncDevices: [JSONValue] = []
+    /// What devices have sent that is about it, and what its installations have reported of pushes.
+    package var ingestObjects: [JSONValue] = []
+    package var pushReceipts: [JSONValue] = []
     package var deliveries: [JSONValue] = []
     package var pushes: [JSONValue] = []
     package var auditEntries: [JSONValue] = []
@@ -29,7 +32,7 @@ package struct SubjectExport: Sendable {
     package var isEmpty: Bool {
         installations.isEmpty && identity == nil && deliveries.isEmpty && pushes.isEmpty
             && securePayloads.isEmpty && secureSecrets.isEmpty && syncDatasets.isEmpty
-            && syncDevices.isEmpty && !wasDealtWith
+            && syncDevices.isEmpty && ingestObjects.isEmpty && pushReceipts.isEmpty && !wasDealtWith
     }
 
     package var counts: JSONObject {
@@ -42,6 +45,8 @@ package struct SubjectExport: Sendable {
             "secureSecrets": JSONValue(secureSecrets.count),
             "syncDatasets": JSONValue(syncDatasets.count),
             "syncDevices": JSONValue(syncDevices.count),
+            "ingestObjects": JSONValue(ingestObjects.count),
+            "pushReceipts": JSONValue(pushReceipts.count),
             "deliveries": JSONValue(deliveries.count), "pushes": JSONValue(pushes.count),
             "auditEntries": JSONValue(auditEntries.count),
         ]
@@ -55,6 +60,7 @@ package struct SubjectExport: Sendable {
             "identity": identity ?? .null, "securePayloads": .array(securePayloads),
             "secureReaders": .array(secureReaders), "secureSecrets": .array(secureSecrets),
             "syncDatasets": .array(syncDatasets), "syncDevices": .array(syncDevices),
+            "ingestObjects": .array(ingestObjects), "pushReceipts": .array(pushReceipts),
             "deliveries": .array(deliveries), "pushes": .array(pushes),
             "auditEntries": .array(auditEntries), "truncated": .bool(isTruncated),
         ]
@@ -99,6 +105,14 @@ extension Erasures {
             limit: Self.exportLimit,
             into: &export,
             in: database
+        )
+        try await SubjectIngest.export(
+            of: subject,
+            names,
+            limit: Self.exportLimit,
+            bytes: Self.exportBytes,
+            into: &export,
+            database
         )
         try await exportPushes(subject, names, into: &export)
         let entries = try await database.execute(

@@ -166,7 +166,7 @@ package struct IngestSinkStore: Sendable {
             """
             SELECT s.number, s.type, s.app FROM ingest_streams s
             JOIN unnest($1::integer[], $2::text[]) AS w(type, app) ON s.type = w.type AND s.app = w.app
-            WHERE NOT s.is_closed ORDER BY s.number FOR KEY SHARE OF s
+            WHERE NOT s.is_closed ORDER BY s.number FOR SHARE OF s
             """,
             [.integerArray(wanted.map(\.type)), .textArray(wanted.map(\.app))]
         )

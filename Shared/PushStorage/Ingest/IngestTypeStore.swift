@@ -117,6 +117,21 @@ package struct IngestTypeStore: Sendable {
         ).first.map(Self.type)
     }
 
+    /// - Returns: Those of these that there are, each with the app that it was asked for.
+    /// - Throws: `StorageError`.
+    package func find(
+        _ wanted: [(app: String, name: String)]
+    ) async throws -> [(app: String, type: StoredIngestType)] {
+        try await database.execute(
+            """
+            SELECT w.app AS wanted, \(Self.columns)
+            FROM unnest($1::text[], $2::text[]) AS w(app, name) JOIN ingest_types t ON t.name = w.name
+                AND (t.app = w.app OR t.app IS NULL AND EXISTS (SELECT FROM apps a WHERE a.id = w.app))
+            """,
+            [.textArray(wanted.map(\.app)), .textArray(wanted.map(\.name))]
+        ).rows.map { (try $0.text("wanted"), try Self.type($0)) }
+    }
+
     /// The names of all types that any app has declared.
     package func names() async throws -> [String] {
         try await database.execute(
@@ -159,6 +174,13 @@ package struct IngestTypeStore: Sendable {
                 throw IngestTypeConflict(
                     known.map { "\($0.name) is at version \($0.version) meanwhile" }
                         ?? "there is no \(new.name) any more"
+                )
+            }
+            if let known {
+                // As who stores objects does: first the stream, then the table.
+                _ = try await transaction.execute(
+                    "SELECT number FROM ingest_streams WHERE type = $1 FOR UPDATE",
+                    [.integer(known.number)]
                 )
             }
             let stored = try await Self.write(new, over: known, transaction)

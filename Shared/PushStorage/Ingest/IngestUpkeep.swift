@@ -36,6 +36,7 @@ package struct IngestUpkeep: Sendable {
     ///   - hostTime: This machine's clock.
     ///   - retention: How long what is kept.
     ///   - batches: At most so many of each kind.
+    /// - Returns: What was done.
     /// - Throws: `StorageError`, of kind `clocksDisagree` where nothing was done for that.
     package func maintain(
         hostTime: Instant,
@@ -151,13 +152,18 @@ package struct IngestUpkeep: Sendable {
     ) async throws -> Int {
         var deleted = 0
         for _ in 0..<max(1, batches) {
-            let count = try await database.execute(
-                """
-                DELETE FROM \(table) WHERE ctid IN (
-                    SELECT ctid FROM \(table) WHERE \(column) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
-                """,
-                [.timestamp(limit.microseconds), .integer(Self.batch)]
-            ).affectedRows
+            let count = try await database.transaction { transaction in
+                // Else a whole table is read to find nothing in it.
+                try await IndexPlan.require(transaction)
+                return try await transaction.execute(
+                    """
+                    DELETE FROM \(table) WHERE ctid IN (
+                        SELECT ctid FROM \(table) WHERE \(column) < $1 LIMIT $2
+                        FOR UPDATE SKIP LOCKED)
+                    """,
+                    [.timestamp(limit.microseconds), .integer(Self.batch)]
+                ).affectedRows
+            }
             deleted += count
             if count < Self.batch { break }
         }

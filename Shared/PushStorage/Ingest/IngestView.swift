@@ -36,12 +36,8 @@ enum IngestView {
     private static let maximumColumns = 1500
     static let maximumNameBytes = 63
 
-    /// Makes or changes the view of a stream. Whoever may read it may go on to.
-    ///
-    /// - Parameters:
-    ///   - properties: Of the newest version.
-    ///   - transaction: Holds the lock of the types.
-    /// - Throws: `IngestTypeConflict` where other views stand on it, and it has to be made anew.
+    /// Makes or changes the view of a stream, for who holds the lock of the types. Whoever may read it may
+    /// go on to. Where other views stand on one that has to be made anew, it throws `IngestTypeConflict`.
     static func make(
         type: Int,
         typeName: String,

@@ -9,6 +9,11 @@ package struct ReceiptCounts: Sendable, Equatable {
         self.opened = opened
         self.received = received
     }
+
+    package static func += (counts: inout ReceiptCounts, others: ReceiptCounts) {
+        counts.opened += others.opened
+        counts.received += others.received
+    }
 }
 
 /// What devices report of pushes: each installation once.
@@ -17,6 +22,7 @@ package struct ReceiptStore: Sendable {
 
     /// - Parameter pushes: By their ids and those of their events: a report names the one or the other.
     /// - Returns: By the push's id; without those of which nothing was reported.
+    /// - Throws: `StorageError`.
     package func counts(
         of pushes: [(app: String, id: String, eventID: String)]
     ) async throws -> [String: ReceiptCounts] {
@@ -43,5 +49,26 @@ package struct ReceiptStore: Sendable {
             }
         }
         return counts
+    }
+
+    /// The same pushes, with what was reported of them. What counts too slowly is left out: the rest of a
+    /// record is worth more.
+    package func added(to pushes: [StoredPush]) async throws -> [StoredPush] {
+        let counts: [String: ReceiptCounts]
+        do {
+            counts = try await self.counts(of: pushes.map { ($0.app, $0.id, $0.eventID) })
+        } catch let error as StorageError where error.isStatementTimeout {
+            return pushes
+        }
+        guard !counts.isEmpty else { return pushes }
+        return pushes.map { push in
+            var push = push
+            push.receipts = counts[push.id] ?? ReceiptCounts()
+            return push
+        }
+    }
+
+    package func added(to push: StoredPush) async throws -> StoredPush {
+        try await added(to: [push])[0]
     }
 }

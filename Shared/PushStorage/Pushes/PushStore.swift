@@ -21,6 +21,8 @@ package struct StoredPush: Sendable, Equatable {
     /// How many readers of the secure payload that it rings for have read it. Beside the balance: who
     /// reads may have heard of it otherwise.
     package var confirmed = 0
+    /// What devices have reported of it, where somebody asked (`ReceiptStore.added`); beside the balance.
+    package var receipts = ReceiptCounts()
     /// Why deliveries failed, the most frequent first; fewer than `failed` where a dispatcher of an
     /// older version took part.
     package var failures: [FailureCount] = []
