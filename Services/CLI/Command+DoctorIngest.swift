@@ -26,13 +26,11 @@ extension Doctor {
                 among: Set(views.values).union(types.map(\.table))
             )
             for type in types {
-                if views[type.number].map(missing.contains) ?? true {
-                    found(
-                        "ingest \(app.id) \(type.name)",
-                        .failed,
-                        "its view \(views[type.number].map { $0 + " " } ?? "")is missing: run carillon"
-                            + " migrate"
-                    )
+                let name = "ingest \(app.id) \(type.name)"
+                if let view = views[type.number], missing.contains(view) {
+                    found(name, .failed, "its view \(view) is gone: somebody dropped it")
+                } else if views[type.number] == nil {
+                    found(name, .failed, "it has no view: run carillon migrate")
                 }
                 guard known.insert(type.number).inserted else { continue }
                 try await examineTable(

@@ -72,6 +72,7 @@ struct KeptLetter: Equatable {
     }
 
     /// - Parameter topics: Ours: a letter brings nothing to any other.
+    /// - Returns: Where it goes, or why nowhere.
     func way(_ topics: KafkaTopics) -> Way {
         guard let value = record.value else {
             return .none(
