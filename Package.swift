@@ -315,8 +315,8 @@ let package = Package(
         tests(
             "CLITests",
             [
-                "CLI", "Kafka", "PushEvents", "PushCore", "ServiceKit", "EventLoop", "JSON",
-                "Settings",
+                "CLI", "JSONSchema", "Kafka", "PushEvents", "PushStorage", "PushCore", "ServiceKit",
+                "EventLoop", "JSON", "Settings",
             ]
         ),
         tests(

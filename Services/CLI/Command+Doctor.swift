@@ -73,7 +73,7 @@ struct Doctor {
 
     mutating func examine() async {
         let providers = examineProviders()
-        await examineKafka()
+        let cluster = await examineKafka()
         let keys = examineMasterKeys()
         guard let database = await examinePostgres() else { return }
         do {
@@ -82,6 +82,7 @@ struct Doctor {
             try await examineConfig(database)
             try await examineSecure(database, keys)
             try await examineSync(database)
+            try await examineIngest(database, cluster)
             try await examineLogins(database)
         } catch {
             found("postgres", .failed, "\(error)")
@@ -114,7 +115,8 @@ struct Doctor {
         }
     }
 
-    private mutating func examineKafka() async {
+    /// - Returns: What there is; `nil` where it cannot be asked.
+    private mutating func examineKafka() async -> KafkaCluster? {
         do {
             let cluster = try await KafkaAdmin.describe(try context.kafka(), on: context.loop)
             found("kafka", .ok, "\(cluster.brokers.count) broker(s)")
@@ -127,8 +129,10 @@ struct Doctor {
                 }
             }
             try await examineGroups(cluster)
+            return cluster
         } catch {
             found("kafka", .failed, "\(error)")
+            return nil
         }
     }
 

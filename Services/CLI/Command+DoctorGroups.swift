@@ -15,9 +15,7 @@ extension Doctor {
         for reader in KafkaTopicReader.allCases {
             let group = groups[reader] ?? reader.defaultGroup
             // A topic that is missing has a finding already.
-            let topics = reader.kafkaTopics(of: names).compactMap { name in
-                cluster.topics.first { $0.name == name }
-            }
+            let topics = reader.topics(of: names, among: cluster.topics)
             do {
                 let positions = try await KafkaAdmin.positions(
                     of: group,
@@ -55,11 +53,24 @@ extension Doctor {
     }
 }
 
+extension KafkaTopicReader {
+    /// Those of a cluster's topics that it reads.
+    func topics(of names: KafkaTopics, among all: [KafkaCluster.Topic]) -> [KafkaCluster.Topic] {
+        switch self {
+        case .dispatcher, .configWatcher, .pushSync:
+            kafkaTopics(of: names).compactMap { name in all.first { $0.name == name } }
+        // Consumers have them as a regular expression of a beginning.
+        case .ingest: all.filter { $0.name.hasPrefix(names.ingestPrefix) }
+        }
+    }
+}
+
 extension Command {
     static let groupOption = Arguments.Option.values(
         "--group",
         "<service>=<name>",
-        "the consumer group of dispatcher, config-watcher or push-sync, where it is not KAFKA_GROUP_ID"
+        "the consumer group of dispatcher, config-watcher, push-sync or ingest, where it is not"
+            + " KAFKA_GROUP_ID"
     )
 
     /// The groups that differ from the services' defaults: all of them by `everywhere`, which is

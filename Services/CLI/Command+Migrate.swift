@@ -22,7 +22,9 @@ extension Command {
         _ = try await database.maintenance.maintain(hostTime: .now())
         _ = try await database.ingestUpkeep.turnDays(hostTime: .now())
         try await database.ingestTypes.makeBuiltInViews()
-        let names = try context.topics().all
+        let topics = try context.topics()
+        let declared = try await database.ingestTypes.names().map(topics.ingest)
+        let names = topics.all + declared.filter { !topics.all.contains($0) }
         let created = try await KafkaAdmin.ensureTopics(
             names.map { (name: $0, partitions: partitions) },
             kafka,

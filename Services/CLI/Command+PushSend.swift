@@ -66,9 +66,6 @@ extension Command {
             eventID: eventID,
             topics: try context.topics()
         )
-        if let error = request.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
-            throw ArgumentsError(error.description)
-        }
         if arguments.has("--all"), !request.isForEveryone {
             throw ArgumentsError("--all does not go with a selector")
         }
@@ -76,7 +73,14 @@ extension Command {
         let database =
             arguments.has("--wait") || context.namesDatabase
             ? try await context.database() : nil
-        if let database { _ = try await existing(app, database) }
+        var sent = request
+        if let database {
+            let settings = AppSettings(try await existing(app, database).settings)
+            sent.tellsPushID = settings.sendsPushIDs && PushIdentity.tellsID(source: source)
+        }
+        if let error = sent.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
+            throw ArgumentsError(error.description)
+        }
         if arguments.has("--dry-run") {
             try await rehearse(request, object, for: app, database, arguments)
             return 0

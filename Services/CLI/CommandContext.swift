@@ -84,6 +84,22 @@ final class CommandContext: Sendable {
     /// What the environment says of the services' groups, where it says anything.
     func groupID() throws -> String? { try reader.optional(Self.groupID) }
 
+    private static let ingestURL = Setting<String>(
+        "INGEST_URL",
+        takes: "an http or https origin without a path",
+        default: "http://127.0.0.1:8083",
+        shown: "http://127.0.0.1:8083",
+        "where carillon-ingest is, for dead letters that it takes again"
+    ) { text in
+        let schemes = ["http://", "https://"]
+        guard let scheme = schemes.first(where: text.hasPrefix) else { return nil }
+        let host = text.dropFirst(scheme.count)
+        guard !host.isEmpty, !host.contains(where: { "/?#@ ".contains($0) }) else { return nil }
+        return text
+    }
+
+    func ingestURL() throws -> String { try reader.value(of: Self.ingestURL) }
+
     func providers() throws -> ProviderConfiguration { try ProviderConfiguration(reader) }
 
     func jwks() throws -> JWKSConfiguration { try JWKSConfiguration(reader) }
@@ -92,7 +108,7 @@ final class CommandContext: Sendable {
         [ConfigurationReader.file.entry] + DatabaseConfiguration.Variable.all
         + [KeyRing.variable.entry] + KafkaConfiguration.Variable.all
         + [partitions.entry, groupID.entry] + ProviderConfiguration.Variable.all
-        + [JWKSConfiguration.Variable.hosts.entry]
+        + [JWKSConfiguration.Variable.hosts.entry, ingestURL.entry]
 
     /// The text of a file that an option names.
     func file(_ path: String, _ option: String) throws -> String {

@@ -12,6 +12,8 @@ enum CommandTable {
         .configTokenCreate, .configTokenList, .configTokenRemove,
         .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
         .syncShow,
+        .ingestTypePut, .ingestTypeList, .ingestTypeShow,
+        .deadLettersList, .deadLettersShow, .deadLettersReplay,
         .loginSet, .loginList, .loginRemove, .loginCheck,
         .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appFields, .appIndex,
@@ -21,8 +23,7 @@ enum CommandTable {
 
     /// In the contract, not in this version: refused by name.
     static let planned: [String] = [
-        "push explain",
-        "dead-letters list", "dead-letters show", "dead-letters replay", "ingest type",
+        "push explain"
     ]
 
     /// The command that the words begin with.

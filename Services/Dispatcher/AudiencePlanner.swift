@@ -199,13 +199,22 @@ actor AudiencePlanner: ServicePart {
     /// Everything but sending: how many of each platform there are, and what one would get.
     private func rehearse(_ push: PlanningPush, session: Int) async throws {
         let counts = try await database.planning.countAudience(push)
-        let context = PushContext(pushID: push.id, eventID: "", request: push.request)
+        let app = try await database.apps.find(push.app)
+        let tellsID = AppSettings(app?.settings ?? [:]).sendsPushIDs
+        let context = PushContext(
+            pushID: push.id,
+            eventID: "",
+            source: push.request.source ?? "",
+            request: push.request
+        )
         var result: JSONObject = [:]
         for platform in Platform.allCases {
             guard let count = counts[platform], count > 0 else { continue }
             var entry: JSONObject = ["count": .integer(Int64(count))]
             do throws(RenderingError) {
-                entry["payload"] = .object(try context.payload(platform).shown)
+                entry["payload"] = .object(
+                    try context.payload(platform, tellsID: tellsID).shown
+                )
             } catch {
                 entry["error"] = .string(error.description)
             }

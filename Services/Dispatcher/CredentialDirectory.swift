@@ -33,6 +33,8 @@ final class CredentialDirectory: @unchecked Sendable {
     private let isMPNSEnabled: Bool
     private let log: Log
     private var credentials: [String: AppCredentials] = [:]
+    /// Counts what was said of changes.
+    private var changes = 0
     private var knownApps: [String: SteadyInstant] = [:]
     /// Credentials whose failure was logged, by what they were then.
     private var reported: Set<String> = []
@@ -76,9 +78,18 @@ final class CredentialDirectory: @unchecked Sendable {
         let limit = SteadyInstant.now().adding(milliseconds: -Self.freshMilliseconds)
         for app in apps {
             if let known = credentials[app], known.readAt > limit { continue }
-            let readAt = SteadyInstant.now()
-            let all = try await database.credentials.list(app: app)
-            let settings = try await database.apps.find(app)?.settings ?? [:]
+            var readAt: SteadyInstant
+            var all: [StoredCredential]
+            var settings: JSONObject
+            var tries = 0
+            var before: Int
+            repeat {
+                (before, readAt) = (changes, SteadyInstant.now())
+                all = try await database.credentials.list(app: app)
+                settings = try await database.apps.find(app)?.settings ?? [:]
+                tries += 1
+                // What was changed meanwhile may have been read before that.
+            } while changes != before && tries < 3
             if credentials.count >= Self.maximumApps { credentials = [:] }
             credentials[app] = AppCredentials(
                 readAt: readAt,
@@ -97,8 +108,18 @@ final class CredentialDirectory: @unchecked Sendable {
     /// Calls back what waits at the clients: whoever handed it over may not send it any more.
     func withdrawAll() { providers.withdrawAll() }
 
+    /// Those of the apps whose pushes tell devices their ids.
+    func tellingPushIDs(among apps: Set<String>) async throws -> Set<String> {
+        try await load(apps)
+        return apps.filter { tellsPushIDs($0) }
+    }
+
+    /// `receipts`. The app was loaded before.
+    func tellsPushIDs(_ app: String) -> Bool { credentials[app]?.settings.sendsPushIDs ?? false }
+
     /// A credential or a setting was changed: of this app, or of any.
     func forget(_ app: String) {
+        changes += 1
         if app.isEmpty { credentials = [:] } else { credentials[app] = nil }
     }
 

@@ -187,7 +187,8 @@ extension DeliveryEngine {
                 delivery.device.provider,
                 locale: delivery.locale,
                 values: delivery.values,
-                badge: delivery.badge
+                badge: delivery.badge,
+                tellsID: credentials.tellsPushIDs(delivery.app)
             )
         } catch {
             return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))

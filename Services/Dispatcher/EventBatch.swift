@@ -49,7 +49,7 @@ struct EventBatch {
                     repeats += 1
                     continue
                 }
-                try Self.judgeSize(of: event, record, topics)
+                try Self.judgeSize(of: event.request, event, record, topics)
                 usable.append(Usable(pushID: pushID, event: event, record: record))
             } catch {
                 unusable.append(Unusable(record: record, reason: error))
@@ -60,14 +60,15 @@ struct EventBatch {
     /// What no platform of the request takes is refused. What came over HTTP was accepted already, and
     /// keeps its record: there each device tells.
     private static func judgeSize(
-        of event: PushEvent,
+        of request: PushRequest,
+        _ event: PushEvent,
         _ record: IncomingRecord,
         _ topics: KafkaTopics
     ) throws(DeadLetterReason) {
         let wasAccepted =
             PushIdentity.isOwn(source: event.source) && record.topic != topics.pushRC
         guard !wasAccepted,
-            let error = event.request.tooLargeEverywhere(bytes: record.value?.count ?? 0)
+            let error = request.tooLargeEverywhere(bytes: record.value?.count ?? 0)
         else { return }
         throw DeadLetterReason(.tooLarge, error.description)
     }
@@ -84,6 +85,35 @@ struct EventBatch {
                 unusable.append(
                     Unusable(record: item.record, reason: .unknownApp(item.event.app))
                 )
+            }
+        }
+        usable = kept
+    }
+
+    /// The apps of events that a push's id could make too large.
+    var appsInDoubt: Set<String> {
+        Set(
+            usable.lazy.filter { item in
+                (item.record.value?.count ?? 0) >= PushRequest.smallestInDoubt
+                    && PushIdentity.tellsID(source: item.event.source)
+            }.map(\.event.app)
+        )
+    }
+
+    /// Turns away what is too large once its push's id is in it.
+    mutating func judgeSizes(ofTellingApps apps: Set<String>, topics: KafkaTopics) {
+        guard !apps.isEmpty else { return }
+        var kept: [Usable] = []
+        for item in usable {
+            var request = item.event.request
+            request.tellsPushID = PushIdentity.tellsID(source: item.event.source)
+            do throws(DeadLetterReason) {
+                if request.tellsPushID, apps.contains(item.event.app) {
+                    try Self.judgeSize(of: request, item.event, item.record, topics)
+                }
+                kept.append(item)
+            } catch {
+                unusable.append(Unusable(record: item.record, reason: error))
             }
         }
         usable = kept

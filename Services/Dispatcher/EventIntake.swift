@@ -121,6 +121,8 @@ actor EventIntake: ServicePart {
         while true {
             do {
                 batch.keep(apps: try await credentials.known(among: batch.apps))
+                let telling = try await credentials.tellingPushIDs(among: batch.appsInDoubt)
+                batch.judgeSizes(ofTellingApps: telling, topics: topics)
                 break
             } catch {
                 guard await holdBack(error, &pause) else {
@@ -261,6 +263,7 @@ actor EventIntake: ServicePart {
             let context = PushContext(
                 pushID: item.pushID,
                 eventID: item.event.eventID,
+                source: item.event.source,
                 request: item.event.request
             )
             found[item.pushID] = context

@@ -63,6 +63,7 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
         context = PushContext(
             pushID: item.pushID,
             eventID: item.event.eventID,
+            source: item.event.source,
             request: item.event.request
         )
     }

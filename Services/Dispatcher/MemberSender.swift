@@ -186,7 +186,12 @@ final class MemberSender: @unchecked Sendable {
         case .client(let client):
             do {
                 let platform = delivery.device.provider
-                way = .client(client, try run.context.template(platform, variant: variant))
+                let template = try run.context.template(
+                    platform,
+                    variant: variant,
+                    tellsID: credentials.tellsPushIDs(delivery.app)
+                )
+                way = .client(client, template)
             } catch {
                 way = .none(MemberRoute.Refusal(error))
             }

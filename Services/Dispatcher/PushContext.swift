@@ -30,6 +30,8 @@ final class PushContext: @unchecked Sendable {
         /// One of the push's own locales, never a device's; of a send of Azure's, which brings words
         /// alone, the device's template.
         var variant: String?
+        /// The push's id is in it.
+        var tellsID: Bool
 
         func weight(of template: Result<PayloadTemplate, RenderingError>) -> Int {
             128 + (variant?.weightBytes ?? 0) + ((try? template.get())?.weightBytes ?? 0)
@@ -41,6 +43,8 @@ final class PushContext: @unchecked Sendable {
     /// Kept at once; languages beyond that are rendered again.
     private static let maximumTemplates = 128
 
+    /// Whether it tells devices its id, where its app wants that.
+    private let mayTellID: Bool
     private var notificationIDs: NotificationIDs
     private var outcomes: OutcomeWriter?
     /// `nil`: as fast as it goes.
@@ -48,9 +52,10 @@ final class PushContext: @unchecked Sendable {
     /// Over how long its audience is told; `nil`: as fast as it goes.
     let spreadMilliseconds: Int?
 
-    init(pushID: String, eventID: String, request: PushRequest?) {
+    init(pushID: String, eventID: String, source: String, request: PushRequest?) {
         self.pushID = pushID
         self.eventID = eventID
+        mayTellID = PushIdentity.tellsID(source: source)
         // The audience was needed to plan, and may be long.
         var request = request
         switch request?.audience {
@@ -82,6 +87,7 @@ final class PushContext: @unchecked Sendable {
         self.init(
             pushID: push.id,
             eventID: push.eventID,
+            source: push.eventSource,
             // It was judged when it came in; what was past then is past now.
             request: try? PushRequest.parse(push.request, now: .latest, isStored: true)
         )
@@ -103,17 +109,20 @@ final class PushContext: @unchecked Sendable {
     /// - Parameters:
     ///   - platform: Whose form it gets.
     ///   - variant: As `variant(for:_:)` chose it.
+    ///   - tellsID: Whether its app wants devices to know the push's id.
     /// - Returns: What the devices of this platform and language share.
     /// - Throws: `RenderingError` when there is nothing to send to such a device, or too much.
     func template(
         _ platform: Platform,
-        variant: String?
+        variant: String?,
+        tellsID: Bool
     ) throws(RenderingError) -> PayloadTemplate {
-        let form = Form(platform: platform, variant: variant)
+        let form = Form(platform: platform, variant: variant, tellsID: tellsID && mayTellID)
         if let known = templates[form] { return try known.get() }
-        guard let request else {
+        guard var request else {
             throw .invalid(field: "the push's record", problem: "cannot be read")
         }
+        request.tellsPushID = form.tellsID
         let rendered = Result { () throws(RenderingError) in
             guard let send = request.deviceTemplate else {
                 return try PayloadTemplate.render(
@@ -149,15 +158,17 @@ final class PushContext: @unchecked Sendable {
     ///   - locale: The device's, as it registered it.
     ///   - values: What the push's placeholders stand for; `nil`: their fallbacks.
     ///   - badge: Its installation's, as the push left it.
+    ///   - tellsID: Whether its app wants devices to know the push's id.
     /// - Returns: What is sent, but for the token.
     /// - Throws: `RenderingError` when there is nothing to send to this device, or too much.
     func payload(
         _ platform: Platform,
         locale: String? = nil,
         values: JSONObject? = nil,
-        badge: Int? = nil
+        badge: Int? = nil,
+        tellsID: Bool
     ) throws(RenderingError) -> RenderedPayload {
-        try template(platform, variant: variant(for: locale, values))
+        try template(platform, variant: variant(for: locale, values), tellsID: tellsID)
             .payload(values: values, badge: badge)
     }
 

@@ -106,7 +106,7 @@ final class PushContexts: PushContextKeeper, @unchecked Sendable {
             }
             let context =
                 records[id].map(PushContext.init)
-                ?? PushContext(pushID: id, eventID: "", request: nil)
+                ?? PushContext(pushID: id, eventID: "", source: "", request: nil)
             found[id] = context
             remember(context)
         }

@@ -125,6 +125,7 @@ actor ScheduleReleaser: ServicePart {
             let context = PushContext(
                 pushID: push.id,
                 eventID: push.eventID,
+                source: push.eventSource,
                 request: push.request
             )
             found[push.id] = context

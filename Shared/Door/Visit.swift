@@ -157,6 +157,8 @@ package struct Caller: Sendable {
     package var mayFind: Bool { isMaster || app.settings.clientsMayFind }
     package var mayDelete: Bool { isMaster || app.settings.clientsMayDelete }
     package var mayPush: Bool { isMaster || app.settings.clientsMayPush }
+    /// `receipts`: whether devices are told the ids of the app's pushes.
+    package var tellsPushIDs: Bool { app.settings.sendsPushIDs }
 
     /// Counts a call that sends a push against `pushes-per-minute`.
     ///

@@ -82,7 +82,7 @@ extension AdminCall {
 
     /// Asks again until the deadline, or an answer that would not change: partitions have no leader
     /// while their topic is being made, and a group has no coordinator.
-    fileprivate func persist<Answer>(
+    func persist<Answer>(
         _ question: () throws(KafkaError) -> Answer
     ) throws(KafkaError) -> Answer {
         while true {
@@ -145,7 +145,7 @@ extension AdminCall {
 
     /// The first offsets of a time on, in milliseconds since 1970, or of librdkafka's two names for
     /// the beginning and the end; none where there is no such record. One question to each leader.
-    private func offsets(
+    func offsets(
         of partitions: [TopicPartition],
         at time: Int64
     ) throws(KafkaError) -> [TopicPartition: Int64] {

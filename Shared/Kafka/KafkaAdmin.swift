@@ -7,6 +7,11 @@ package struct KafkaCluster: Sendable, Equatable {
     package struct Topic: Sendable, Equatable {
         package var name: String
         package var partitions: Int
+
+        package init(name: String, partitions: Int) {
+            self.name = name
+            self.partitions = partitions
+        }
     }
 
     /// `host:port`, by the brokers' numbers.

@@ -55,10 +55,16 @@ package struct PushAcceptance: Sendable {
     /// - Parameters:
     ///   - body: The request, without what names an event.
     ///   - event: Its name.
+    ///   - tellsID: `receipts` of its app: whether devices are told the push's id.
     ///   - now: When it came in.
     /// - Returns: What can be kept.
     /// - Throws: `PushRequestError` for what cannot be sent, `PushTooLarge` for what nobody could get.
-    package func judge(_ body: JSONObject, _ event: Event, now: Instant) throws -> Judged {
+    package func judge(
+        _ body: JSONObject,
+        _ event: Event,
+        tellsID: Bool,
+        now: Instant
+    ) throws -> Judged {
         let request = try PushRequest.parse(body, now: now)
         let record = PushEvent.encode(
             body,
@@ -73,7 +79,9 @@ package struct PushAcceptance: Sendable {
                 description: "The push is too large: at most \(Self.maximumRecordBytes) bytes."
             )
         }
-        if let error = request.tooLargeEverywhere(bytes: size) {
+        var sent = request
+        sent.tellsPushID = tellsID && PushIdentity.tellsID(source: event.source)
+        if let error = sent.tooLargeEverywhere(bytes: size) {
             throw PushTooLarge(description: "The push cannot be sent: \(error.description).")
         }
         let push = NewPush(

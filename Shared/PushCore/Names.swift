@@ -166,6 +166,13 @@ package enum PushIdentity {
         source.utf8.starts(with: "carillon/".utf8) && !source.utf8.starts(with: "carillon/cli".utf8)
     }
 
+    /// Whether a push of this source tells devices its id, where its app wants to hear what became of
+    /// it: what rings for a secure payload, a dataset or remote config does not.
+    package static func tellsID(source: String) -> Bool {
+        let bytes = source.utf8
+        return ![configSource, secureSource, syncSource].contains { bytes.elementsEqual($0.utf8) }
+    }
+
     /// The push that an event becomes. The same (app, source, id) is the same push.
     package static func pushID(
         app: String,

@@ -38,6 +38,12 @@ package struct PushRequest: Sendable, Equatable {
     package var isDryRun: Bool
     /// What the request holds beyond the contract. Kept in the push's record.
     package var unknownFields: [String]
+    /// Whether devices are told the push's id, as `pushIDKey`. Not the request's to say: its app's
+    /// `receipts`.
+    package var tellsPushID = false
+
+    /// The custom key that a push's id comes under, over one of the sender's.
+    package static let pushIDKey = "pushId"
 
     package enum Audience: Sendable, Equatable {
         case installations(Selectors)

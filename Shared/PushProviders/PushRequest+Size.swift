@@ -2,7 +2,7 @@ package import PushCore
 
 extension PushRequest {
     /// What is shorter fits everywhere, however it is escaped.
-    private static let smallestInDoubt = 512
+    package static let smallestInDoubt = 512
     /// Of the push's languages, so many are tried: each costs a rendering of all of it.
     private static let maximumVariants = 4
 

@@ -46,7 +46,7 @@ extension PayloadTemplate {
             case .apns: try APNsRequest.render(request, pushID: pushID, locale: locale)
             case .fcm: try FCMRequest.render(request, pushID: pushID, locale: locale)
             case .wns: try WNSRequest.render(request, pushID: pushID, locale: locale)
-            case .mpns: try MPNSRequest.render(request, locale: locale)
+            case .mpns: try MPNSRequest.render(request, pushID: pushID, locale: locale)
             }
         if request.saysTheSameAgain { draft.payload.repeatOverwrites = true }
         return try PayloadTemplate(draft, marks)

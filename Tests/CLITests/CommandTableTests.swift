@@ -34,6 +34,8 @@ struct CommandTableTests {
             (["config", "put", "shop", "--val"], "--validate-only"),
             (["app", "unlink", "shop", "--fcm"], "--fcm-project"),
             (["identity", "set"], "set-secret"), (["secure", "l"], "list"),
+            (["ingest", "type", "p"], "put"), (["dead-letters", "re"], "replay"),
+            (["ingest", "type", "put", "shop", "T", "--sch"], "--schema"),
             (["completions", "z"], "zsh"), (["push", "send", "shop", "--alert", "--w"], ""),
             (["push", "send", "shop", "--file", "/etc/hostn"], "/etc/hostname"),
         ]

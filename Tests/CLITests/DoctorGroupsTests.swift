@@ -1,5 +1,6 @@
 import EventLoop
 import Kafka
+import PushCore
 import PushEvents
 import Settings
 import Testing
@@ -45,10 +46,26 @@ struct DoctorGroupsTests {
                     "group carillon-dispatcher p.PUSH_RC", "group own p.config.published",
                     "group carillon-dispatcher-sync p.dataset.changes",
                 ]
+                    + BuiltInIngestType.allCases.map {
+                        "group carillon-ingest p.ingest.\($0.rawValue)"
+                    }
+                    .sorted()
             )
             #expect(doctor.findings.allSatisfy { $0.status == .ok })
-            #expect(doctor.lags.map(\.partitions) == [2, 2, 2, 2])
+            #expect(doctor.lags.allSatisfy { $0.partitions == 2 })
         }
+    }
+
+    @Test("The sink reads every topic of its beginning, those of declared types too, and no other")
+    func ingest() throws {
+        let names = [
+            "p.ingest.Weather", "p.ingestWeather", "q.ingest.Weather", "p.ingest.SegmentTrack",
+        ]
+        let read = KafkaTopicReader.ingest.topics(
+            of: KafkaTopics(prefix: "p."),
+            among: names.map { KafkaCluster.Topic(name: $0, partitions: 1) }
+        )
+        #expect(read.map(\.name) == ["p.ingest.Weather", "p.ingest.SegmentTrack"])
     }
 
     @Test("A topic that is missing is passed over")
@@ -70,7 +87,10 @@ struct DoctorGroupsTests {
             #expect(first.name == "group carillon-dispatcher")
             #expect(first.status == .warning)
             #expect(first.detail.contains("GROUP_AUTHORIZATION_FAILED"))
-            #expect(doctor.lags.map(\.reader) == [.configWatcher, .pushSync])
+            #expect(
+                doctor.lags.map(\.reader) == [.configWatcher, .pushSync]
+                    + BuiltInIngestType.allCases.map { _ in .ingest }
+            )
         }
     }
 
@@ -81,7 +101,7 @@ struct DoctorGroupsTests {
             let start = ContinuousClock.now
             try await doctor.examineGroups(cluster, timeout: .milliseconds(500))
             #expect(.now - start < .seconds(10))
-            #expect(doctor.findings.map(\.status) == [.failed, .failed, .failed])
+            #expect(doctor.findings.map(\.status) == [.failed, .failed, .failed, .failed])
             #expect(doctor.hasFailures)
             #expect(doctor.lags.isEmpty)
         }

@@ -97,12 +97,14 @@ struct GroupLagTests {
         #expect(try Command.groups([], everywhere: nil) == [:])
         #expect(
             try Command.groups([], everywhere: "a") == [
-                .dispatcher: "a", .configWatcher: "a", .pushSync: "a-sync",
+                .dispatcher: "a", .configWatcher: "a", .pushSync: "a-sync", .ingest: "a",
             ]
         )
         #expect(
             try Command.groups(["config-watcher=b=c"], everywhere: "a")
-                == [.dispatcher: "a", .configWatcher: "b=c", .pushSync: "a-sync"]
+                == [
+                    .dispatcher: "a", .configWatcher: "b=c", .pushSync: "a-sync", .ingest: "a",
+                ]
         )
         #expect(
             try Command.groups(["dispatcher=d"], everywhere: nil)

@@ -40,7 +40,7 @@ struct AnswerJudgeTests {
         )
     }
 
-    private let context = PushContext(pushID: "p", eventID: "e", request: nil)
+    private let context = PushContext(pushID: "p", eventID: "e", source: "s", request: nil)
 
     private func end(
         _ answer: ProviderAnswer,

@@ -184,4 +184,26 @@ struct EventBatchTests {
         #expect(EventBatch.portions(batch.usable, limit: 1000).count == 1)
         #expect(EventBatch.portions([], limit: 1).isEmpty)
     }
+
+    @Test("What has no room for its push's id is refused where the app has it told")
+    func pushIDs() {
+        func event(_ source: String, _ count: Int) -> String {
+            let alert = String(repeating: "x", count: count)
+            return """
+                {"app":"shop","source":"\(source)","id":"\(count)","data":{"alert":"\(alert)"},
+                "tokens":[{"platform":"apns","token":"ab"}]}
+                """
+        }
+        let values = [
+            event("s", 4076), event("s", 4000), event("carillon/cli", 4075), event("s", 9),
+        ]
+        var batch = batch(values)
+        #expect(batch.usable.count == 4 && batch.appsInDoubt == ["shop"])
+        batch.judgeSizes(ofTellingApps: ["other"], topics: KafkaTopics())
+        #expect(batch.usable.count == 4)
+        batch.judgeSizes(ofTellingApps: ["shop"], topics: KafkaTopics())
+        #expect(batch.usable.map(\.event.eventID) == ["4000", "9"])
+        #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .tooLarge])
+        #expect(self.batch([event("s", 9)]).appsInDoubt.isEmpty)
+    }
 }

@@ -13,6 +13,7 @@ struct PushContextTests {
         PushContext(
             pushID: "p",
             eventID: "e",
+            source: "s",
             request: data.map { PushRequest(audience: .installations(.init()), data: $0) }
         )
     }
@@ -22,7 +23,7 @@ struct PushContextTests {
         let context = context(["alert": "plain", "alert-fr": "bonjour"])
         func text(_ locale: String?) throws -> String {
             String(
-                decoding: try context.payload(.apns, locale: locale).body,
+                decoding: try context.payload(.apns, locale: locale, tellsID: false).body,
                 as: UTF8.self
             )
         }
@@ -37,15 +38,21 @@ struct PushContextTests {
     func tooLong() throws {
         let long = JSONValue.string(String(repeating: "x", count: 5000))
         let context = context(["alert": "plain", "alert-fr": long])
-        #expect(throws: RenderingError.self) { try context.payload(.apns, locale: "fr") }
-        _ = try context.payload(.apns, locale: "en")
+        #expect(throws: RenderingError.self) {
+            try context.payload(.apns, locale: "fr", tellsID: false)
+        }
+        _ = try context.payload(.apns, locale: "en", tellsID: false)
     }
 
     @Test("A device's own values are its own")
     func values() throws {
         let context = context(["alert": "Hi {{name|you}}"])
         for (name, text) in [("Ann", "Hi Ann"), ("Bob", "Hi Bob"), ("", "Hi you")] {
-            let body = try context.payload(.apns, values: ["name": .string(name)]).body
+            let body = try context.payload(
+                .apns,
+                values: ["name": .string(name)],
+                tellsID: false
+            ).body
             #expect(try JSONValue.parse(body)["aps"]?["alert"]?.string == text)
         }
     }
@@ -66,6 +73,7 @@ struct PushContextTests {
             let context = PushContext(
                 pushID: "p\(number)",
                 eventID: "e",
+                source: "s",
                 request: PushRequest(
                     audience: .installations(.init()),
                     data: ["alert": "x", "rows": .array(rows)]
@@ -83,8 +91,26 @@ struct PushContextTests {
         await loop.stop()
     }
 
+    @Test("Its id is told where the app wants that now, and never by what rings for something else")
+    func tellsID() throws {
+        let request = PushRequest(audience: .installations(.init()), data: ["alert": "x"])
+        func told(_ context: PushContext, _ tellsID: Bool) throws -> String? {
+            let body = try context.payload(.apns, tellsID: tellsID).body
+            return try JSONValue.parse(body)["pushId"]?.string
+        }
+        let own = context(["alert": "x"])
+        for _ in 0..<2 {
+            #expect(try told(own, true) == "p")
+            #expect(try told(own, false) == nil)
+        }
+        for source in ["carillon/secure", "carillon/sync", "carillon/config"] {
+            let ring = PushContext(pushID: "p", eventID: "e", source: source, request: request)
+            #expect(try told(ring, true) == nil)
+        }
+    }
+
     @Test("A push without a record renders nothing")
     func noRecord() {
-        #expect(throws: RenderingError.self) { try context(nil).payload(.apns) }
+        #expect(throws: RenderingError.self) { try context(nil).payload(.apns, tellsID: false) }
     }
 }

@@ -44,7 +44,7 @@ struct RowBacklogsTests {
                     unanswered: 0,
                     createdAt: .now()
                 ),
-                context: PushContext(pushID: "p", eventID: "e", request: nil),
+                context: PushContext(pushID: "p", eventID: "e", source: "s", request: nil),
                 session: 1,
                 health: health
             )

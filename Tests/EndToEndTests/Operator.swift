@@ -6,12 +6,22 @@ import Support
 /// Runs the command against a database and a broker that no service runs on.
 struct Operator {
     let database: TestDatabase
+    fileprivate let cluster: MockKafkaCluster
     fileprivate let environment: [String: String]
 
     /// The same command with other variables.
     func with(_ variables: [String: String]) -> Operator {
-        Operator(database: database, environment: environment.merging(variables) { $1 })
+        Operator(
+            database: database,
+            cluster: cluster,
+            environment: environment.merging(variables) { $1 }
+        )
     }
+
+    /// A Kafka topic that the command would make, of which a mock cluster does not hear.
+    func createTopic(_ name: String) throws { try cluster.createTopic(name, partitions: 2) }
+
+    var bootstrapServers: String { cluster.bootstrapServers }
 
     /// The command, while it runs.
     func start(_ words: String...) async throws -> ChildProcess {
@@ -79,7 +89,7 @@ func withOperator(
     ]
     let result: Result<Void, any Error>
     do {
-        try await body(Operator(database: database, environment: environment))
+        try await body(Operator(database: database, cluster: cluster, environment: environment))
         result = .success(())
     } catch {
         result = .failure(error)

@@ -1,6 +1,7 @@
 import Cryptography
 import JSON
 import Kafka
+import PushCore
 import Support
 import Testing
 
@@ -12,7 +13,8 @@ extension EndToEndTests {
             let refused: [([String], String)] = [
                 (["app", "create"], "app"), (["app", "create", "shop", "--bogus"], "--bogus"),
                 (["app", "create", "v1"], "v1"), (["sing"], "sing"),
-                (["ingest", "type"], "not in this version"), (["app", "link", "shop"], "--fcm"),
+                (["ingest", "type"], "see carillon ingest type --help"),
+                (["app", "link", "shop"], "--fcm"),
                 (["app", "rotate-key", "shop"], "--key"),
                 (["app", "rotate-key", "shop", "--key", "other"], "--key takes app or master"),
                 (["app", "rotate-key", "shop", "--key", "app", "--grace", "x"], "--grace"),
@@ -153,7 +155,7 @@ extension EndToEndTests {
                     #expect(checks[name] == "ok")
                 }
                 let groups = try JSONValue.parse(after.output)["groups"]?.array ?? []
-                #expect(groups.count == 4)
+                #expect(groups.count == 4 + BuiltInIngestType.allCases.count)
                 for group in groups {
                     let (name, topic) = (group["group"]?.string, group["kafkaTopic"]?.string)
                     #expect(checks["group \(name ?? "") \(topic ?? "")"] == "ok")

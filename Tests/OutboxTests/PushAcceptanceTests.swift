@@ -11,7 +11,10 @@ struct PushAcceptanceTests {
     private let event = PushAcceptance.Event(app: "shop", source: "test", id: "order-7")
 
     /// Judging asks nothing of the database, so nobody listens there.
-    private func judge(_ body: JSONObject) async throws -> PushAcceptance.Judged {
+    private func judge(
+        _ body: JSONObject,
+        tellsID: Bool = false
+    ) async throws -> PushAcceptance.Judged {
         let loop = try EventLoop(name: "acceptance")
         let database = PushDatabase(
             DatabaseConfiguration(uri: "postgresql://127.0.0.1:1/nobody"),
@@ -19,7 +22,7 @@ struct PushAcceptanceTests {
         )
         let result = Result {
             try PushAcceptance(database, topics: KafkaTopics(prefix: "t."))
-                .judge(body, event, now: .now())
+                .judge(body, event, tellsID: tellsID, now: .now())
         }
         await database.close()
         await loop.stop()
@@ -69,5 +72,14 @@ struct PushAcceptanceTests {
     @Test("a request that cannot be sent is told what is wrong with it")
     func invalid() async throws {
         await #expect(throws: PushRequestError.self) { _ = try await judge(["data": "no object"]) }
+    }
+
+    @Test("where devices are told a push's id, its bytes count")
+    func pushID() async throws {
+        var body = body(String(repeating: "x", count: 4076))
+        body["channels"] = nil
+        body["tokens"] = [["platform": "apns", "token": "ab"]]
+        _ = try await judge(body)
+        await #expect(throws: PushTooLarge.self) { try await judge(body, tellsID: true) }
     }
 }

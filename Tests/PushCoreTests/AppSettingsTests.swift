@@ -8,7 +8,8 @@ struct AppSettingsTests {
         let settings = AppSettings([:])
         #expect(!settings.clientsMayPush && !settings.clientsMayFind && !settings.clientsMayDelete)
         #expect(settings.validDays == 60 && settings.deleteDays == 120)
-        #expect(settings.sendsToMPNS)
+        #expect(settings.sendsToMPNS && !settings.sendsPushIDs)
+        #expect(settings.maximumIngestObjectsPerMinute == 0)
         #expect(settings.maximumRequestsPerMinute == 0 && settings.maximumPushesPerMinute == 600)
     }
 
@@ -18,7 +19,8 @@ struct AppSettingsTests {
             "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
             "delete-days=7", "mpns=off", "requests-per-minute=100", "pushes-per-minute=0",
             "signature-max-age=600", "config-fetches-per-hour=0", "secure-unnamed=on",
-            "secure-ids=int31", "sync-unsigned=on",
+            "secure-ids=int31", "sync-unsigned=on", "ingest-objects-per-minute=5000",
+            "receipts=on",
         ]
         var stored: JSONObject = [:]
         for text in changes {
@@ -39,6 +41,8 @@ struct AppSettingsTests {
             ("pushes-per-minute=-1", "pushes-per-minute must be a whole number, 0 to"),
             ("secure-ids=int32", "secure-ids must be random or int31"),
             ("secure-unnamed=true", "secure-unnamed must be on or off"),
+            ("receipts=1", "receipts must be on or off"),
+            ("ingest-objects-per-minute=-1", "ingest-objects-per-minute must be a whole number"),
             ("colour=red", "no setting colour"), ("=", "no setting"),
         ]
     )

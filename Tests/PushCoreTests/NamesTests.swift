@@ -6,7 +6,7 @@ import Testing
 struct NamesTests {
     @Test(
         "An app's id is well-formed and begins no route of ours, whatever its case",
-        arguments: ["", "a b", "a/b", "ä", "V1", "parse", "1.1", "OpenAPI.json"]
+        arguments: ["", "a b", "a/b", "ä", "V1", "parse", "1.1", "OpenAPI.json", "App", "oauth2"]
     )
     func refusesAppIDs(id: String) {
         #expect(AppID.problem(id) != nil)
@@ -31,6 +31,16 @@ struct NamesTests {
         }
         let whole = "3c5d8a10-f000-8000-8000-0123456789ab"
         #expect(PushIdentity.range(beginning: whole)?.first == whole)
+    }
+
+    @Test("What rings for something else tells devices no id; the names are compared byte by byte")
+    func tellsID() {
+        for source in ["", "carillon/http", "carillon/cli", "shop", "carillon/secure2"] {
+            #expect(PushIdentity.tellsID(source: source))
+        }
+        for source in ["carillon/config", "carillon/secure", "carillon/sync"] {
+            #expect(!PushIdentity.tellsID(source: source))
+        }
     }
 
     @Test("Promise 5: ids are derived, so a repeat carries the same one, and are UUIDs")

@@ -31,7 +31,12 @@ struct PushOperations: Sendable {
         let event =
             eventID.map { PushAcceptance.Event(app: caller.appID, source: source, id: $0) }
             ?? .anonymous(app: caller.appID, source: source)
-        let judged = try acceptance.judge(body, event, now: .now())
+        let judged = try acceptance.judge(
+            body,
+            event,
+            tellsID: caller.tellsPushIDs,
+            now: .now()
+        )
         try caller.requireAskable(judged.audience)
         try caller.countPush()
         let push = try await acceptance.accept(judged, requestKey: requestKey)
@@ -62,7 +67,12 @@ struct PushOperations: Sendable {
                 source: request.source,
                 id: eventID
             )
-            let judged = try acceptance.judge(request.object, event, now: now)
+            let judged = try acceptance.judge(
+                request.object,
+                event,
+                tellsID: caller.tellsPushIDs,
+                now: now
+            )
             try caller.requireAskable(judged.audience)
             return judged
         }

@@ -198,6 +198,7 @@ extension SecureSurface {
                     source: PushIdentity.secureSource,
                     id: ring.eventID
                 ),
+                tellsID: false,
                 now: .now()
             )
         } catch let error as PushRequestError {

@@ -40,6 +40,7 @@ enum APNsRequest {
         let aps = try takeAps(&fields)
         var payload = JSONObject([("aps", .object(aps))])
         for (key, value) in fields.fields { payload[key] = value }
+        if request.tellsPushID { payload[PushRequest.pushIDKey] = .string(pushID) }
 
         var headers: [RenderedPayload.Header] = []
         if let statedType { headers.append(.init("apns-push-type", statedType)) }
@@ -58,8 +59,12 @@ enum APNsRequest {
             native["headers"]?.object,
             field: "native.apns.headers"
         ) { $0.hasPrefix("apns-") && !ours.contains($0) }
-        guard let payload = native["payload"]?.object else {
+        guard var payload = native["payload"]?.object else {
             throw .invalid(field: "native.apns.payload", problem: "must be an object")
+        }
+        // What wakes a device's management is for no app.
+        if request.tellsPushID, payload["mdm"] == nil {
+            payload[PushRequest.pushIDKey] = .string(pushID)
         }
         return try finish(payload, headers, request, pushID, field: "native.apns.headers")
     }

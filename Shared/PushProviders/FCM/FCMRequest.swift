@@ -30,7 +30,7 @@ enum FCMRequest {
         fields.drop(foreignKeys)
         let tag = try fields.takeText("collapse-id")
         let channel = try fields.takeText("_notificationChannel")
-        let whole = fields.fields
+        var whole = fields.fields
         let isSilent = fields.takeFlag("silent")
         var notification = JSONObject()
         var android = JSONObject()
@@ -61,10 +61,14 @@ enum FCMRequest {
         for (key, value) in fields.fields {
             strings[key] = .string(value.string ?? value.text)
         }
+        guard isVisible || !strings.isEmpty else { throw .noContent(.fcm) }
+        if request.tellsPushID {
+            strings[PushRequest.pushIDKey] = .string(pushID)
+            whole[PushRequest.pushIDKey] = .string(pushID)
+        }
         let texts = leafBytes(.object(notification)) + leafBytes(.object(android))
         addExtras(of: whole, request, to: &strings, beside: texts)
         if !strings.isEmpty { message["data"] = .object(strings) }
-        guard !message.isEmpty else { throw .noContent(.fcm) }
         return try finish(message, request, pushID, field: "data")
     }
 
@@ -106,7 +110,7 @@ enum FCMRequest {
         _ request: PushRequest,
         _ pushID: String
     ) throws(RenderingError) -> PayloadDraft {
-        guard let message = native["message"]?.object else {
+        guard var message = native["message"]?.object else {
             throw .invalid(field: "native.fcm.message", problem: "must be an object")
         }
         for key in native.keys where key != "message" {
@@ -118,7 +122,22 @@ enum FCMRequest {
                 problem: "is the push's audience to say"
             )
         }
+        if request.tellsPushID { tell(pushID, in: &message) }
         return try finish(message, request, pushID, field: "native.fcm.message")
+    }
+
+    /// Into the data that an app gets: Android's own takes the place of the message's.
+    private static func tell(_ pushID: String, in message: inout JSONObject) {
+        func told(_ data: JSONValue?) -> JSONValue? {
+            if let data, !data.isNull, data.object == nil { return data }
+            var object = data?.object ?? JSONObject()
+            object[PushRequest.pushIDKey] = .string(pushID)
+            return .object(object)
+        }
+        message["data"] = told(message["data"])
+        guard var android = message["android"]?.object, let own = android["data"] else { return }
+        android["data"] = told(own)
+        message["android"] = .object(android)
     }
 
     /// LeanCloud's alert, a string or APNs' object of texts and their localised keys.

@@ -45,6 +45,7 @@ enum MPNSRequest {
 
     static func render(
         _ request: PushRequest,
+        pushID: String,
         locale: String?
     ) throws(RenderingError) -> PayloadDraft {
         if let native = request.native.mpns { return try render(native: native, request) }
@@ -66,7 +67,10 @@ enum MPNSRequest {
             return draft(.tile, body: Array(tile.utf8), request)
         }
         guard !fields.fields.isEmpty else { throw .noContent(.mpns) }
-        return draft(.raw, body: JSONValue.object(fields.fields).bytes, request)
+        // A toast has no place for it, nor has a tile.
+        var custom = fields.fields
+        if request.tellsPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
+        return draft(.raw, body: JSONValue.object(custom).bytes, request)
     }
 
     private static func render(

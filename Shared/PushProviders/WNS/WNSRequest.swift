@@ -40,8 +40,8 @@ enum WNSRequest {
             let lines = try takeLines(&fields)
             let named = [try fields.takeText("wp-param"), try fields.takeText("param")]
                 .compactMap { $0 }.first
-            let launch =
-                named ?? (fields.fields.isEmpty ? nil : JSONValue.object(fields.fields).text)
+            let custom = customFields(fields, request, pushID)
+            let launch = named ?? (custom.isEmpty ? nil : JSONValue.object(custom).text)
             return try finish(
                 "wns/toast",
                 body: Array(toast(lines, launch: launch, sound: sound).utf8),
@@ -63,11 +63,22 @@ enum WNSRequest {
         guard !fields.fields.isEmpty else { throw .noContent(.wns) }
         return try finish(
             "wns/raw",
-            body: JSONValue.object(fields.fields).bytes,
+            body: JSONValue.object(customFields(fields, request, pushID)).bytes,
             headers: [],
             request,
             collapseID: pushID
         )
+    }
+
+    /// What is left for the app itself, and the push's id where it is told.
+    private static func customFields(
+        _ fields: PlatformData,
+        _ request: PushRequest,
+        _ pushID: String
+    ) -> JSONObject {
+        var custom = fields.fields
+        if request.tellsPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
+        return custom
     }
 
     private static func render(

@@ -354,7 +354,7 @@ package struct IngestTypeStore: Sendable {
 
 extension BuiltInIngestType {
     /// What its views show.
-    var columns: [(name: String, type: IngestColumnType)] {
+    package var columns: [(name: String, type: IngestColumnType)] {
         let own: [(name: String, type: IngestColumnType)]
         switch self {
         case .segmentTrack: own = [("event", .text), ("properties", .jsonb)]

@@ -6,6 +6,7 @@ package import PushCore
 package struct ReleasedBatch: Sendable {
     package struct Push: Sendable {
         package var id: String
+        package var eventSource: String
         package var eventID: String
         package var request: PushRequest
     }
@@ -111,7 +112,12 @@ package struct ScheduleStore: Sendable {
         for row in rows {
             guard let push = try await Self.released(row, transaction) else { continue }
             batch.pushes.append(
-                .init(id: push.id, eventID: push.eventID, request: push.request)
+                .init(
+                    id: push.id,
+                    eventSource: push.eventSource,
+                    eventID: push.eventID,
+                    request: push.request
+                )
             )
             let zones = try await zoneNames.times(
                 of: push.request,

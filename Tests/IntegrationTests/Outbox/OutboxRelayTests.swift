@@ -87,6 +87,7 @@ struct OutboxRelayTests {
                         source: "test",
                         id: "event-\(number)"
                     ),
+                    tellsID: false,
                     now: .now()
                 )
             }
@@ -145,6 +146,7 @@ struct OutboxRelayTests {
             let judged = try acceptance.judge(
                 ["channels": ["news"], "data": ["alert": "Ring"]],
                 .anonymous(app: StorageFixture.app, source: "test"),
+                tellsID: false,
                 now: .now()
             )
             _ = try await acceptance.accept(judged)

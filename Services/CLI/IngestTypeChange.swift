@@ -1,0 +1,142 @@
+import JSON
+import JSONSchema
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+import Settings
+
+/// What `ingest type put` would make of a type. Pure: no clock, no I/O.
+struct IngestTypeChange {
+    let app: String
+    let name: String
+    let schema: ObjectSchema
+    /// As it is; `nil`: it is new.
+    let current: StoredIngestType?
+    let retentionDays: Int?
+    let subject: String?
+
+    /// The schema says something else than the version that there is.
+    var isNewVersion: Bool { current?.schema != schema.document }
+
+    var isChange: Bool {
+        guard let current else { return true }
+        return isNewVersion || current.retentionDays != retentionDays
+            || !(current.subjects.first ?? "").isSame(as: subject ?? "")
+    }
+
+    var nextVersion: Int { (current?.version ?? 0) + (isNewVersion ? 1 : 0) }
+
+    func version(of type: StoredIngestType?) -> Int { type?.version ?? 0 }
+
+    var columns: [(name: String, type: IngestColumnType)] { schema.columns }
+
+    var new: NewIngestType {
+        NewIngestType(
+            app: app,
+            name: name,
+            // Members in another order are no other version.
+            schema: isNewVersion ? schema.document : current?.schema ?? schema.document,
+            columns: columns,
+            retentionDays: retentionDays,
+            subject: subject
+        )
+    }
+
+    /// Where the schema takes less than the version that there is; `nil`: nowhere.
+    func narrowing() throws(CommandFailure) -> SchemaError? {
+        guard let current, let document = current.schema, isNewVersion else { return nil }
+        do throws(SchemaError) {
+            return try ObjectSchema(document.bytes, type: name).narrowing(in: schema)
+        } catch {
+            throw CommandFailure(
+                "version \(current.version) of \(name) cannot be read by this version:"
+                    + " \(error.description)"
+            )
+        }
+    }
+
+    func sentence(isRehearsal: Bool) -> String {
+        guard let current else {
+            return "\(isRehearsal ? "would declare" : "declared") \(name) of \(app), version 1"
+        }
+        if isNewVersion {
+            let done = isRehearsal ? "would widen" : "widened"
+            return "\(done) \(name) of \(app) to version \(nextVersion)"
+        }
+        guard isChange else { return "\(name) of \(app): version \(current.version) already" }
+        let done = isRehearsal ? "would change" : "changed"
+        return "\(done) \(name) of \(app), still version \(current.version)"
+    }
+}
+
+/// How long objects of a type are kept: whole days.
+enum RetentionOption {
+    static let maximumDays = 36_500
+
+    /// - Returns: `nil` of `none`: for ever.
+    static func days(_ text: String) throws(ArgumentsError) -> Int? {
+        if text == "none" { return nil }
+        let day = Duration.seconds(86_400)
+        guard let duration = parseDuration(text), duration >= day,
+            duration <= day * maximumDays
+        else { throw refusal }
+        let days = Int(duration / day)
+        guard day * days == duration else { throw refusal }
+        return days
+    }
+
+    private static var refusal: ArgumentsError {
+        ArgumentsError("--retention takes whole days, 1d to \(maximumDays)d, or none")
+    }
+}
+
+extension ObjectSchema {
+    /// What the view shows of each property, beside what it shows of every type.
+    var columns: [(name: String, type: IngestColumnType)] {
+        properties.filter { !$0.name.isSame(as: "_id") }.map { ($0.name, $0.column.stored) }
+    }
+}
+
+extension SchemaColumn {
+    var stored: IngestColumnType {
+        switch self {
+        case .text: .text
+        case .integer: .bigint
+        case .number: .double
+        case .boolean: .boolean
+        case .time: .timestamptz
+        case .json: .jsonb
+        }
+    }
+}
+
+extension StoredIngestType {
+    var isBuiltIn: Bool { app == nil }
+
+    var versionText: String { isBuiltIn ? "built in" : String(version) }
+    var retentionText: String { retentionDays.map { "\($0)d" } ?? "for ever" }
+    var subjectText: String { subjects.isEmpty ? "-" : subjects.joined(separator: ", ") }
+    var table: String { "ingest_objects_\(number)" }
+
+    /// Those of the newest version.
+    func columns() throws(CommandFailure) -> [(name: String, type: IngestColumnType)] {
+        guard let schema else { return BuiltInIngestType(rawValue: name)?.columns ?? [] }
+        do throws(SchemaError) {
+            return try ObjectSchema(schema.bytes, type: name).columns
+        } catch {
+            throw CommandFailure("its schema cannot be read: \(error.description)")
+        }
+    }
+
+    func json(view: String, _ topics: KafkaTopics) -> JSONObject {
+        [
+            "type": .string(name), "builtIn": .bool(isBuiltIn), "version": JSONValue(version),
+            "view": .string(view), "table": .string(table),
+            "kafkaTopic": .string(topics.ingest(name)),
+            "retentionDays": retentionDays.map { JSONValue($0) } ?? .null,
+            "subjects": .array(subjects.map { .string($0) }),
+            "createdAt": .string(createdAt.iso8601), "updatedAt": .string(updatedAt.iso8601),
+        ]
+    }
+}

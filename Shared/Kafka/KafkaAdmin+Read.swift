@@ -1,0 +1,126 @@
+internal import CRDKafka
+package import EventLoop
+package import Observability
+
+extension KafkaAdmin {
+    /// Reads what is on a topic now, in no group: nothing is committed, and nobody's partitions move.
+    ///
+    /// Of each partition the last `limit` that `isWanted` are kept, or the one record of `only`.
+    ///
+    /// - Parameters:
+    ///   - topic: As `describe` found it: to name one that is not there could create it.
+    ///   - only: A partition and an offset: nothing else is read.
+    ///   - limit: How many are kept of a partition.
+    ///   - configuration: How the cluster is reached.
+    ///   - timeout: For all of it.
+    ///   - loop: Whose pool waits.
+    ///   - log: Of librdkafka.
+    ///   - isWanted: Asked for each, in the order of a partition's offsets.
+    /// - Returns: Those that were kept, by partition and offset.
+    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    package static func read(
+        _ topic: KafkaCluster.Topic,
+        only: (partition: Int32, offset: Int64)? = nil,
+        limit: Int,
+        _ configuration: KafkaConfiguration,
+        timeout: Duration,
+        on loop: EventLoop,
+        log: Log = .disabled,
+        where isWanted: @escaping @Sendable (KafkaRecord) -> Bool
+    ) async throws -> [KafkaRecord] {
+        try await loop.blocking {
+            let call = try AdminCall(
+                configuration,
+                as: .consumer(group: "carillon-reader"),
+                timeout: timeout,
+                log: log
+            )
+            var ranges = try call.persist { () throws(KafkaError) in
+                try call.ranges(of: topic)
+            }
+            if let only {
+                ranges = ranges.filter {
+                    $0.key.partition == only.partition && $0.value.contains(only.offset)
+                }.mapValues { _ in only.offset..<only.offset + 1 }
+            }
+            var kept: [Int32: [KafkaRecord]] = [:]
+            try call.read(ranges) { record in
+                guard isWanted(record) else { return }
+                kept[record.partition, default: []].append(record)
+                if kept[record.partition, default: []].count > limit {
+                    kept[record.partition]?.removeFirst()
+                }
+            }
+            return kept.sorted { $0.key < $1.key }.flatMap(\.value)
+        }
+    }
+}
+
+extension AdminCall {
+    /// The end may be one of what is no record, such as the mark of a transaction: then it is over
+    /// once nothing has come for so long.
+    private static let silence = Duration.seconds(3)
+
+    /// What is there of each partition that has anything.
+    fileprivate func ranges(
+        of topic: KafkaCluster.Topic
+    ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
+        let partitions = (0..<topic.partitions).map {
+            TopicPartition(topic: topic.name, partition: Int32(clamping: $0))
+        }
+        if partitions.isEmpty { return [:] }
+        let starts = try offsets(of: partitions, at: Int64(RD_KAFKA_OFFSET_BEGINNING))
+        let ends = try offsets(of: partitions, at: Int64(RD_KAFKA_OFFSET_END))
+        var ranges: [TopicPartition: Range<Int64>] = [:]
+        for partition in partitions {
+            guard let start = starts[partition], let end = ends[partition], start < end else {
+                continue
+            }
+            ranges[partition] = start..<end
+        }
+        return ranges
+    }
+
+    fileprivate func read(
+        _ ranges: [TopicPartition: Range<Int64>],
+        _ take: (KafkaRecord) -> Void
+    ) throws(KafkaError) {
+        if ranges.isEmpty { return }
+        assign(ranges.map { ($0.key, $0.value.lowerBound) })
+        // What is fetched already would be served to the end otherwise.
+        defer { assign(nil) }
+        var open = ranges
+        var topic = TopicName()
+        var failure: KafkaError?
+        var lastRecord = ContinuousClock.now
+        while !open.isEmpty, failure == nil {
+            guard millisecondsLeft > 1 else { throw .timedOut }
+            _ = client.serveOne(waiting: min(millisecondsLeft, 200)) { event in
+                guard case .records = event.kind else { return }
+                event.forEachRecord(&topic) { record in
+                    lastRecord = .now
+                    let partition = record.topicPartition
+                    guard let range = open[partition] else { return }
+                    if record.offset >= range.upperBound - 1 { open[partition] = nil }
+                    if range.contains(record.offset) { take(record) }
+                } failure: { error, _ in
+                    if !error.isRetryable { failure = error }
+                }
+            }
+            if open.count < ranges.count, ContinuousClock.now - lastRecord > Self.silence { break }
+        }
+        if let failure { throw failure }
+    }
+
+    private func assign(_ positions: [(partition: TopicPartition, offset: Int64)]?) {
+        unsafe client.withHandle { handle in
+            guard let positions else {
+                _ = unsafe rd_kafka_assign(handle, nil)
+                return
+            }
+            unsafe PartitionList.with(positions) { list in
+                _ = unsafe rd_kafka_assign(handle, list)
+            }
+        }
+    }
+}

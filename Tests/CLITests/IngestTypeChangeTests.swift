@@ -1,0 +1,92 @@
+import JSON
+import JSONSchema
+import PushCore
+import PushStorage
+import ServiceKit
+import Testing
+
+@testable import CLI
+
+@Suite("What a declaration changes of a type", .timeLimit(.minutes(1)))
+struct IngestTypeChangeTests {
+    private static let schema: JSONValue = [
+        "type": "object", "required": ["_id"],
+        "properties": ["_id": ["type": "string"], "name": ["type": "string"]],
+    ]
+
+    private func change(
+        _ schema: JSONValue = schema,
+        from current: JSONValue? = schema,
+        retentionDays: Int? = 90,
+        subject: String? = "name"
+    ) throws -> IngestTypeChange {
+        IngestTypeChange(
+            app: "shop",
+            name: "Weather",
+            schema: try ObjectSchema(schema.bytes, type: "Weather"),
+            current: current.map {
+                StoredIngestType(
+                    number: 7,
+                    app: "shop",
+                    name: "Weather",
+                    version: 3,
+                    schema: $0,
+                    retentionDays: 90,
+                    subjects: ["name"],
+                    createdAt: .now(),
+                    updatedAt: .now()
+                )
+            },
+            retentionDays: retentionDays,
+            subject: subject
+        )
+    }
+
+    @Test("The same again is nothing, whatever the order of its members")
+    func same() throws {
+        let text = #"{"properties":{"name":{"type":"string"},"_id":{"type":"string"}},"#
+        let reordered = try JSONValue.parse(text + #""required":["_id"],"type":"object"}"#)
+        for schema in [Self.schema, reordered] {
+            let change = try change(schema)
+            #expect(!change.isChange && !change.isNewVersion && change.nextVersion == 3)
+            #expect(change.sentence(isRehearsal: false).contains("version 3 already"))
+        }
+    }
+
+    @Test("Another retention or subject is a change, and no version")
+    func options() throws {
+        for change in [
+            try change(retentionDays: nil), try change(retentionDays: 30),
+            try change(subject: nil),
+        ] {
+            #expect(change.isChange && !change.isNewVersion && change.nextVersion == 3)
+            #expect(change.sentence(isRehearsal: true).hasPrefix("would change"))
+        }
+    }
+
+    @Test("A new type is version 1, another schema the next")
+    func versions() throws {
+        #expect(try change(from: nil).nextVersion == 1)
+        #expect(try change(from: nil).sentence(isRehearsal: true).contains("version 1"))
+        let wider: JSONValue = [
+            "type": "object", "required": ["_id"],
+            "properties": [
+                "_id": ["type": "string"], "name": ["type": "string"], "more": ["type": "integer"],
+            ],
+        ]
+        let change = try change(wider)
+        #expect(change.isNewVersion && change.nextVersion == 4)
+        #expect(change.columns.map(\.name) == ["name", "more"])
+        #expect(change.columns.map(\.type) == [.text, .bigint])
+    }
+
+    @Test("A retention is whole days")
+    func retention() throws {
+        #expect(try RetentionOption.days("1d") == 1)
+        #expect(try RetentionOption.days("48h") == 2)
+        #expect(try RetentionOption.days("none") == nil)
+        for text in ["0d", "23h", "25h", "90", "d", "-1d", "36501d", "999999999999d", ""] {
+            #expect(throws: ArgumentsError.self, "\(text)") { try RetentionOption.days(text) }
+        }
+    }
+}
