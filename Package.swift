@@ -329,9 +329,13 @@ let package = Package(
         ),
         tests(
             "EndToEndTests",
-            ["PushCore", "JSON", "Kafka", "Cryptography", "HTTPServer", "EventLoop"],
+            [
+                "PushCore", "JSON", "Kafka", "Cryptography", "Compression", "HTTPServer",
+                "EventLoop",
+            ],
             exclude: [
-                "JavaScript", "firebase_client.py", "leancloud_client.py", "rights.md",
+                "JavaScript", "firebase_client.py", "ingest_client.py", "ingest_proxy.py",
+                "rights-ingest.md", "leancloud_client.py", "rights.md",
                 "rights-config.md", "rights-secure.md", "secure_client.py",
             ]
         ),

@@ -1,0 +1,134 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// The vendors' packages are unchanged but for their address. Each scenario has an app of its own and
+    /// tells what it has sent; that, and nothing else, is in Postgres afterwards, once.
+    @Suite(
+        "Clients of Segment, RudderStack and CloudEvents deliver everything",
+        .runningIngest,
+        .serialized,
+        needsBroker,
+        .timeLimit(.minutes(10))
+    )
+    struct IngestClientsTests {
+        private static let hasPython = TestEnvironment.value("CARILLON_PYTHON_INGEST") != nil
+
+        @Test(
+            "PyPI's packages",
+            .enabled(if: hasPython, "CARILLON_PYTHON_INGEST is not set"),
+            arguments: [
+                "segment", "segment, by its module", "rudder", "cloudevents",
+                "cloudevents, as it was",
+            ]
+        )
+        func python(scenario: String) async throws {
+            let bench = try await IngestBench()
+            try await playPython(scenario, bench)
+        }
+
+        @Test(
+            "npm's packages",
+            .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
+            arguments: ["@segment/analytics-node", "cloudevents"]
+        )
+        func javascript(scenario: String) async throws {
+            let bench = try await IngestBench()
+            let answer = try await run(
+                "node",
+                [scriptFile("JavaScript/ingest.mjs"), scenario],
+                environment: environment(bench).merging([
+                    "NODE_CLIENTS": try #require(TestEnvironment.nodeClients)
+                ]) { $1 }
+            )
+            try await check(answer, scenario, bench)
+        }
+
+        /// As long as `CARILLON_LIMITED_SECONDS` says: the quota is exhausted at once, and what is sent
+        /// beyond it takes that long.
+        @Test(
+            "What Segment's client sends beyond its quota is told 429 and comes later, all of it",
+            .enabled(if: hasPython, "CARILLON_PYTHON_INGEST is not set")
+        )
+        func limited() async throws {
+            let bench = try await IngestBench()
+            let seconds = TestEnvironment.value("CARILLON_LIMITED_SECONDS").flatMap(Int.init) ?? 5
+            let quota = 3000
+            try await bench.stack.carillon(
+                "app",
+                "set",
+                bench.app.id,
+                "ingest-objects-per-minute=\(quota)"
+            )
+            let before = try await bench.count("ingest_requests_limited_total")
+            try await playPython(
+                "segment, limited",
+                bench,
+                [
+                    "LIMITED_SECONDS": String(seconds),
+                    "LIMITED_COUNT": String(quota + quota / 60 * seconds),
+                ]
+            )
+            let limited = try await bench.count("ingest_requests_limited_total") - before
+            #expect(limited > 0)
+            print("segment-analytics-python: \(limited) times 429 within \(seconds) s")
+        }
+
+        private func environment(_ bench: IngestBench) -> [String: String] {
+            [
+                "INGEST_URL": bench.service.url, "APP_ID": bench.app.id,
+                "APP_KEY": bench.app.appKey, "PYTHONDONTWRITEBYTECODE": "1",
+            ]
+        }
+
+        private func playPython(
+            _ scenario: String,
+            _ bench: IngestBench,
+            _ extra: [String: String] = [:]
+        ) async throws {
+            let answer = try await run(
+                try #require(TestEnvironment.value("CARILLON_PYTHON_INGEST")),
+                [scriptFile("ingest_client.py"), scenario],
+                environment: environment(bench).merging(extra) { $1 }
+            )
+            try await check(answer, scenario, bench)
+        }
+
+        /// Compares what was told to be sent with what is there; `*` is an id that is not known, of an
+        /// object that is.
+        private func check(
+            _ answer: ProgramAnswer,
+            _ scenario: String,
+            _ bench: IngestBench
+        ) async throws {
+            if answer.exit != .status(0) {
+                Issue.record("\(scenario): \(answer.exit)\n\(answer.errors.prefix(4000))")
+            }
+            let lines = answer.output.split(separator: "\n")
+            let report = try JSONValue.parse(lines.last.map(String.init) ?? "{}")
+            #expect((report["checked"]?.integer ?? 0) > 0)
+            var sent: [String: [String]] = [:]
+            for line in lines where line.hasPrefix("sent ") {
+                let words = line.split(separator: " ").map(String.init)
+                sent[words[1], default: []].append(words[2])
+            }
+            #expect(!sent.isEmpty)
+            for (type, ids) in sent {
+                let rows = try await bench.rows(type, count: ids.count)
+                let known = Set(ids)
+                #expect(rows.count == ids.count, "\(scenario): \(type)")
+                #expect(
+                    rows.filter(known.contains) == ids.filter { $0 != "*" }.sorted(),
+                    "\(scenario): \(type)"
+                )
+            }
+            // What is refused as it should be is no dead letter; nothing else is one.
+            let letters = try await bench.stack.kafka
+                .records(on: bench.stack.topic("push.dead-letters"))
+                .filter { $0.header("app") == bench.app.id }
+            #expect(letters.isEmpty, "\(letters.prefix(3).map(\.value))")
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    @Suite(
+        "Ingest does what its description says",
+        .runningIngest,
+        .serialized,
+        needsBroker,
+        .timeLimit(.minutes(10))
+    )
+    struct IngestOpenAPITests {
+        /// TRACE is no method of ours: 501, not 405. What a schema makes up is hardly ever an object of a
+        /// type that is declared, nor the app's id.
+        private static let settings = """
+            [phases.coverage]
+            unexpected-methods = ["GET", "PUT", "POST", "DELETE", "PATCH"]
+
+            [checks.positive_data_acceptance]
+            expected-statuses = ["2xx", "400", "401", "404", "405", "413", "415"]
+
+            """
+
+        @Test(
+            "Schemathesis finds nothing in /openapi.json that does not hold",
+            .enabled(
+                if: TestEnvironment.pythonWithSchemathesis != nil,
+                "CARILLON_PYTHON_SCHEMATHESIS is not set"
+            )
+        )
+        func schemathesis() async throws {
+            let bench = try await IngestBench()
+            let answer = try await runSchemathesis(
+                of: bench.service.url,
+                settings: try bench.stack.write(Self.settings, to: "schemathesis.toml"),
+                user: "\(bench.app.appKey):"
+            )
+            #expect(answer.exit == .status(0), "\(answer.output.suffix(8000))")
+        }
+    }
+}
