@@ -233,7 +233,7 @@ private struct ObjectMaker {
         case 0: return .null
         case 1: return .bool(happens(50))
         case 2: return .integer(one([0, 1, 60, -1, .max, .min]))
-        case 3: return .double(one([0.5, -0.0, 1e300, 5e-324]))
+        case 3: return .double(one([0.5, -0.0, 1e300, .leastNonzeroMagnitude]))
         case 6: return .array((0..<3).map { _ in value(depth + 1) })
         case 7:
             var object: JSONObject = [:]
