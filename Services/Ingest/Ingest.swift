@@ -52,5 +52,24 @@ func makeParts(
     let server = try SurfaceServer(http, rooms, in: runtime) { rooms in
         loops.first { $0.intake.loop === rooms.loop }?.surfaces ?? []
     }
-    return rooms.flatMap(\.parts) + loops.flatMap(\.parts) + [server]
+    let (database, producer) = (rooms[0].database, loops[0].intake.producer)
+    let intake: [any ServicePart] = rooms.flatMap(\.parts) + loops.flatMap(\.parts) + [server]
+    let keeping = IngestKeeping(
+        database: database,
+        retention: IngestRetention(
+            keys: configuration.keyRetention,
+            receipts: configuration.pushRetention
+        ),
+        runtime: runtime
+    )
+    guard configuration.runsSink else { return intake + [keeping] }
+    return intake + [keeping]
+        + (try sinkParts(
+            configuration.kafka,
+            group: configuration.groupID,
+            database: database,
+            producer: producer,
+            topics: configuration.topics,
+            runtime: runtime
+        ))
 }
