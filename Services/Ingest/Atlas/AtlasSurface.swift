@@ -143,7 +143,7 @@ struct AtlasSurface: Surface {
         let insert = try AtlasInsert(request.body, isMany: action == .insertMany)
         let type = try await intake.type(insert.collection, of: caller)
         let isExtended = request.mediaType == "application/ejson"
-        let (block, ids) = try check(insert, type, isExtended, caller)
+        let (block, ids) = try await check(insert, type, isExtended, caller)
         try await intake.write(
             IntakeWrite(block: block),
             objects: ids.count,
@@ -185,7 +185,7 @@ struct AtlasSurface: Surface {
         _ type: KnownType,
         _ isExtended: Bool,
         _ caller: Caller
-    ) throws -> (KafkaRecordBlock, ids: [String]) {
+    ) async throws -> (KafkaRecordBlock, ids: [String]) {
         var block = KafkaRecordBlock(
             topic: intake.topics.ingest(type.name),
             headers: Intake.headers(
@@ -197,7 +197,9 @@ struct AtlasSurface: Surface {
         )
         var ids: [String] = []
         let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
+        var breather = Breather()
         for (index, document) in insert.documents.enumerated() {
+            await breather.breathe()
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(document) {
                     ObjectID.make(at: .now(), random: .random(in: 0...UInt64.max))

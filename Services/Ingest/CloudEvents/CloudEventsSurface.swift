@@ -167,7 +167,9 @@ struct CloudEventsSurface: Surface {
         var write = IntakeWrite()
         var refused = RefusedEvents()
         let (now, checker) = (Instant.now(), SchemaChecker())
+        var breather = Breather()
         for (index, event) in events.enumerated() {
+            await breather.breathe()
             let type: KnownType
             do {
                 type = try await intake.type(try event.get().type, of: caller)

@@ -82,7 +82,7 @@ struct NativeSurface: Surface {
         try await request.decodeBody(of: intake)
         let batch = try NativeBatch(request)
         var answer = NativeAnswer()
-        let block = check(batch, of: type, caller, &answer)
+        let block = await check(batch, of: type, caller, &answer)
         let count = block.count
         try await intake.write(
             IntakeWrite(block: consume block),
@@ -99,7 +99,7 @@ struct NativeSurface: Surface {
         of type: KnownType,
         _ caller: Caller,
         _ answer: inout NativeAnswer
-    ) -> KafkaRecordBlock {
+    ) async -> KafkaRecordBlock {
         var block = KafkaRecordBlock(
             topic: intake.topics.ingest(type.name),
             headers: Intake.headers(
@@ -115,7 +115,9 @@ struct NativeSurface: Surface {
             checker: SchemaChecker(),
             isExtended: batch.isExtended
         )
+        var breather = Breather()
         for (index, object) in batch.objects.enumerated() {
+            await breather.breathe()
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(try object.get())
                 guard answer.accept(id) else { continue }

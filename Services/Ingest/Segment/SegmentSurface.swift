@@ -118,7 +118,7 @@ struct SegmentSurface: Surface {
         let items = try Self.items(of: request.body, kind)
         var write = IntakeWrite()
         let types = try await types(of: caller)
-        let objects = check(items, kind, types, caller, into: &write)
+        let objects = await check(items, kind, types, caller, into: &write)
         try await intake.write(
             write,
             objects: objects,
@@ -177,10 +177,12 @@ struct SegmentSurface: Surface {
         _ types: [SegmentItem.Kind: KnownType],
         _ caller: Caller,
         into write: inout IntakeWrite
-    ) -> Int {
+    ) async -> Int {
         let (now, checker) = (Instant.now(), SchemaChecker())
         var objects = 0
+        var breather = Breather()
         for item in items {
+            await breather.breathe()
             do throws(RefusedObject) {
                 let item = try SegmentItem(item, kind)
                 guard let type = types[item.kind] else { continue }
