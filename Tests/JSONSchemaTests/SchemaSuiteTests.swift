@@ -54,7 +54,7 @@ struct SchemaSuiteTests {
                 }
             }
         }
-        #expect(checked >= 800)
+        #expect(checked >= 790)
         print("\(checked) cases of the suite, \(refused) of schemas that are refused")
     }
 }
