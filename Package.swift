@@ -248,7 +248,11 @@ let package = Package(
             ["RemoteConfig", "RegularExpressions", "Cryptography", "PushCore", "JSON", "XML"],
             exclude: ["conditions.py"]
         ),
-        tests("JSONSchemaTests", ["JSONSchema", "RegularExpressions", "JSON"]),
+        tests(
+            "JSONSchemaTests",
+            ["JSONSchema", "RegularExpressions", "JSON"],
+            exclude: ["schemas.py"]
+        ),
         tests(
             "IngestTests",
             [

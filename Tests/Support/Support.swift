@@ -22,6 +22,8 @@ package enum TestEnvironment {
     package static let pythonWithFirebase = value("CARILLON_PYTHON_FIREBASE")
     /// A Python with what deploy/test-requirements-secure.txt lists.
     package static let pythonWithSecure = value("CARILLON_PYTHON_SECURE")
+    /// A Python with what deploy/test-requirements-ingest.txt lists.
+    package static let pythonForIngest = value("CARILLON_PYTHON_INGEST")
 
     /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
     package static let nodeClients = value("NODE_CLIENTS")
