@@ -96,7 +96,9 @@ def main():
     threads = [threading.Thread(target=run, args=(number,)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    alive = True
+    while alive:
+        alive = any(thread.is_alive() for thread in threads)
         with open(PROGRESS + ".new", "w") as file:
             file.write("%d\n" % sum(len(client.acknowledged) for client in clients))
         os.replace(PROGRESS + ".new", PROGRESS)
