@@ -87,11 +87,13 @@ def segment_module():
     import segment.analytics as analytics
     analytics.write_key, analytics.host, analytics.gzip = APP_KEY, URL, True
     identifier = str(uuid.uuid4())
+    failures = []
+    analytics.on_error = lambda error, items: failures.append(str(error))
     analytics.track("ann", "By the module", message_id=identifier)
     analytics.flush()
     analytics.shutdown()
     sent("SegmentTrack", identifier)
-    check("the module sent it")
+    check("failures", failures, [])
 
 
 def rudder():

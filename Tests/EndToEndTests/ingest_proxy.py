@@ -3,7 +3,7 @@
 usage: ingest_proxy.py PORT SEED
 
 Answers on a port of its own, which is the first line of standard output, and passes requests on to PORT.
-Four in ten go wrong: not taken, taken and not answered, answered by half, or told 408, 429 or 503. Any GET
+Three in ten go wrong: not taken, taken and not answered, answered by half, or told 408, 429 or 503. Any GET
 answers how many went which way.
 """
 
@@ -44,7 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with lock:
             kind = RANDOM.choices(
                 ["passed", "dropped", "unanswered", "cut", "503", "429", "408"],
-                [60, 8, 8, 8, 7, 6, 3])[0]
+                [70, 6, 6, 6, 5, 5, 2])[0]
             faults[kind] = faults.get(kind, 0) + 1
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if kind == "dropped":
