@@ -143,7 +143,7 @@ enum OpenAPIDocument {
         var operations = [("/openapi.json", "This document", "application/json")]
         if withOperations {
             operations += [
-                ("/livez", "Whether the process turns", "application/json"),
+                ("/livez", "Whether the process turns", "text/plain"),
                 ("/readyz", "Whether the service should get work", "application/json"),
                 ("/metrics", "Prometheus' text", "text/plain"),
             ]
@@ -176,9 +176,9 @@ enum OpenAPIDocument {
         }
         var good: JSONObject = ["description": "Kafka has it"]
         if let schema = form.schema {
-            good["content"] = [
-                "application/json": reference(schema), "application/ejson": reference(schema),
-            ]
+            var forms: JSONObject = ["application/json": reference(schema)]
+            if schema == atlas.schema { forms["application/ejson"] = reference(schema) }
+            good["content"] = .object(forms)
         }
         let parameters: [JSONValue] =
             parameter.map { name in
