@@ -16,26 +16,26 @@ scenario_ingest() {
     start_ingest intake
     start_ingest sink
     # Slow enough that each kill comes among them.
-    rate=$((objects / 100 + 500))
+    rate=$((objects / 200 + 100))
     echo 0 >"$stack/progress"
     python3 "$root/deploy/chaos.d/ingest_clients.py" "$(jq -r .appKey "$stack/$app.json")" "$type" \
         "$objects" "$rate" "$port" "$stack/progress" "$stack/acknowledged" \
         >"$stack/ingest.json" 2>"$run_folder/ingest-clients.log" &
     driver=$!
     for ((kill = 1; kill <= kills; kill++)); do
-        wait_for "$driver" 300 are_acknowledged $((objects * (3 * kill - 2) / 18)) || break
+        ingest_reaches $((3 * kill - 2)) || break
         say "  kill -9 of intake, at $(acknowledged) acknowledged"
         kill_ingest intake
         start_ingest intake
-        wait_for "$driver" 300 are_acknowledged $((objects * (3 * kill - 1) / 18)) || break
+        ingest_reaches $((3 * kill - 1)) || break
         say "  kill -9 of the sink, at $(ingest_stored) stored"
         kill_ingest sink
         start_ingest sink
-        wait_for "$driver" 300 are_acknowledged $((objects * 3 * kill / 18)) || break
+        ingest_reaches $((3 * kill)) || break
         say "  kill -9 of the broker, at $(acknowledged) acknowledged"
         kill_broker
     done
-    running "$driver" || say "  the clients were done too soon; more --objects give time"
+    running "$driver" || say "  the clients are done already; more --objects give time"
     # The broker is there again, and takes what waited.
     from="$(acknowledged)"
     wait_for "$driver" 60 are_acknowledged $((from + 1)) || true
@@ -61,7 +61,7 @@ scenario_ingest() {
     promise "each of $objects objects was acknowledged" \
         "$(jq --argjson objects "$objects" 'if .acknowledged == $objects and .refused == 0 then 1 else 0 end' \
             <<<"$verdict")"
-    promise "intake went on while Postgres was away" $((during > 0))
+    promise "intake went on while Postgres was away ($during)" $((during > 0))
     promise "every acknowledged object is in Postgres ($(LC_ALL=C comm -23 "$stack/expected" \
         <(uniq "$stack/stored") | wc -l) missing)" \
         $(($(LC_ALL=C comm -23 "$stack/expected" <(uniq "$stack/stored") | wc -l) == 0))
@@ -115,6 +115,11 @@ start_postgres_again() {
     start postgres "$run_folder/postgres-again.log" ${as[@]+"${as[@]}"} "${again_command[@]}"
     postgres_pid=$started
     wait_for "$started" 60 answers_sql || fail "Postgres did not start again"
+}
+
+# ingest_reaches STEP: so many eighteenths are acknowledged, and the clients are not done.
+ingest_reaches() {
+    wait_for "$driver" 300 are_acknowledged $((objects * $1 / 18)) && running "$driver"
 }
 
 acknowledged() { cat "$stack/progress"; }
