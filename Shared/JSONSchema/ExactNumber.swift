@@ -160,7 +160,10 @@ enum Numbers {
 
     private static func isExact(_ value: Int64) -> Bool { -exactDouble...exactDouble ~= value }
 
-    static func isWhole(_ value: Double) -> Bool { value.rounded(.towardZero) == value }
+    /// Without libm's `trunc`, which not every link brings along: from 2^52 on all are whole.
+    static func isWhole(_ value: Double) -> Bool {
+        abs(value) >= 0x1p52 || Double(Int64(value)) == value
+    }
 
     /// The value as a whole number of 64 bits.
     static func whole(_ value: Double) -> Int64? {

@@ -13,7 +13,7 @@ struct SchemaCompiler {
         "readOnly", "writeOnly",
     ]
 
-    private var nodes: [SchemaNode] = []
+    private var nodes: [SchemaDraft] = []
     /// The places of what `$ref` may name, by pointer.
     private var places = TextMap<Int>()
     /// What is still to be found: the node, the pointer it names.
@@ -24,7 +24,7 @@ struct SchemaCompiler {
         var compiler = SchemaCompiler()
         let root = try compiler.read(document, at: "")
         try compiler.resolve()
-        let tree = SchemaTree(nodes: compiler.nodes, root: root)
+        let tree = SchemaTree(nodes: compiler.nodes.map { SchemaNode($0) }, root: root)
         try compiler.measure()
         return tree
     }
@@ -48,7 +48,7 @@ struct SchemaCompiler {
 
     private mutating func read(_ schema: JSONValue, at pointer: String) throws(SchemaError) -> Int {
         let place = nodes.count
-        nodes.append(SchemaNode(pointer: pointer))
+        nodes.append(SchemaDraft(pointer: pointer))
         places[pointer] = place
         switch schema {
         case .bool(let value): nodes[place].boolean = value
@@ -63,9 +63,9 @@ struct SchemaCompiler {
         _ members: JSONObject,
         at pointer: String,
         _ place: Int
-    ) throws(SchemaError) -> SchemaNode {
+    ) throws(SchemaError) -> SchemaDraft {
         for (keyword, value) in members { try check(keyword, value, at: pointer) }
-        var node = SchemaNode(pointer: pointer)
+        var node = SchemaDraft(pointer: pointer)
         node.kinds = try kinds(members, at: pointer)
         node.isAtlas = members["bsonType"] != nil
         node.values = try values(members, at: pointer)

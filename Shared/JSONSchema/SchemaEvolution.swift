@@ -62,7 +62,7 @@ struct SchemaEvolution {
         let new = new.map { newer.resolved($0) }
         guard let new, assumed.insert(Pair(older: old, newer: new)).inserted else { return }
         steps += 1
-        let before = old.map { older.nodes[$0] } ?? SchemaNode(pointer: "")
+        let before = old.map { older.nodes[$0] } ?? SchemaNode(SchemaDraft(pointer: ""))
         let after = newer.nodes[new]
         guard steps <= Self.maximumSteps else {
             throw SchemaError(pointer: after.pointer, "takes too long to compare")

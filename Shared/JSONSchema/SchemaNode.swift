@@ -93,9 +93,8 @@ struct ValueKinds: OptionSet, Hashable {
     }
 }
 
-/// One subschema, compiled. Others are named by their place in the tree's list, as they may be
-/// recursive.
-struct SchemaNode: Sendable {
+/// One subschema as it is read.
+struct SchemaDraft {
     /// RFC 6901, into the schema.
     let pointer: String
     /// `false`, or `true` of a boolean schema.
@@ -112,6 +111,34 @@ struct SchemaNode: Sendable {
     var combined: CombinedRules?
 
     init(pointer: String) { self.pointer = pointer }
+}
+
+/// One subschema, compiled: see `SchemaDraft`. Others are named by their place in the tree's list, as
+/// they may be recursive. A class, as a check would copy a struct at each value.
+final class SchemaNode: Sendable {
+    let pointer: String
+    let boolean: Bool?
+    let kinds: ValueKinds?
+    let isAtlas: Bool
+    let values: ValueRules?
+    let number: NumberRules?
+    let text: TextRules?
+    let array: ArrayRules?
+    let object: ObjectRules?
+    let combined: CombinedRules?
+
+    init(_ draft: SchemaDraft) {
+        pointer = draft.pointer
+        boolean = draft.boolean
+        kinds = draft.kinds
+        isAtlas = draft.isAtlas
+        values = draft.values
+        number = draft.number
+        text = draft.text
+        array = draft.array
+        object = draft.object
+        combined = draft.combined
+    }
 
     /// Where it says nothing but `$ref`.
     var onlyReference: Int? {

@@ -74,6 +74,12 @@ let package = Package(
             path: "Rooms/RemoteConfig",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
+        .target(
+            name: "JSONSchema",
+            dependencies: ["JSON", "RegularExpressions"],
+            path: "Rooms/JSONSchema",
+            swiftSettings: settings
+        ),
         // Of the two rooms that reach the database only what needs none, by links to those files:
         // what is bound, and what is compiled.
         .target(
@@ -118,8 +124,8 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "Postgres", "PushCore",
-                "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig",
+                "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "JSONSchema", "Postgres",
+                "PushCore", "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig",
                 "SecurePayload",
                 "WhereSQL",
             ],

@@ -16,6 +16,7 @@ private enum Target: String, CaseIterable {
     case records
     case conditions
     case secure
+    case schemas
 }
 
 /// Where a process that libFuzzer starts finds the target's name.
@@ -64,6 +65,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .records: fuzzRecords(bytes)
     case .conditions: fuzzConditions(bytes)
     case .secure: fuzzSecure(bytes)
+    case .schemas: fuzzSchemas(bytes)
     }
     return 0
 }

@@ -4,4 +4,6 @@ package final class CallerPresence: Sendable {
 }
 
 /// The same, of a body's share of a budget.
-final class HeldBody: Sendable {}
+final class HeldBody: Sendable {
+    func drop() {}
+}

@@ -1,0 +1,26 @@
+internal import JSON
+internal import JSONSchema
+
+/// Whatever is declared as a schema is read or refused, and whatever is checked by it is taken or
+/// refused, in bounded time; the answer to the same is the same, and no schema takes less than itself.
+///
+/// The input is a schema in one line, then a value.
+func fuzzSchemas(_ bytes: [UInt8]) {
+    let parts = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 1)
+    guard let first = parts.first, let document = try? JSONValue.parse(Array(first)) else { return }
+    let value = (try? JSONValue.parse(Array(parts.count > 1 ? parts[1] : []))) ?? document
+    let checker = SchemaChecker()
+    let time = ContinuousClock().measure {
+        guard let schema = try? ValueSchema(document) else { return }
+        let violation = schema.check(value, by: checker)
+        require(violation == schema.check(value, by: checker), "a check says two things")
+        require((violation?.pointer.utf8.count ?? 0) <= 1024, "a pointer is too long")
+        guard let type = try? ObjectSchema(Array(first), type: "T") else { return }
+        require(violation == type.check(value, by: checker), "a type is checked otherwise")
+        require(type.narrowing(in: type) == nil, "a schema takes less than itself")
+    }
+    require(time < checkTime, "a schema and its value take \(time)")
+}
+
+/// One check's budgets take so long at most, a slow machine and the sanitizers allowed for.
+private let checkTime = Duration.seconds(4)
