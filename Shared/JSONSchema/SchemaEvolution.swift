@@ -227,6 +227,9 @@ struct SchemaEvolution {
             guard let node = property.node else { continue }
             if let own = earlier?.node {
                 try compare(own, node)
+            } else if earlier != nil {
+                // It had to be there already, with whatever value.
+                try compare(before?.rest, node)
             } else if let rest = before?.rest, older.nodes[rest].boolean == nil {
                 try compare(rest, node)
             }

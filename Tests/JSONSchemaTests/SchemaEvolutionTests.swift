@@ -33,6 +33,10 @@ import Testing
         ("{}", #"{"required":["a"]}"#, "/required"),
         ("{}", #"{"additionalProperties":false}"#, "/additionalProperties"),
         (
+            #"{"required":["a"]}"#, #"{"required":["a"],"properties":{"a":{"minimum":1}}}"#,
+            "/properties/a/minimum"
+        ),
+        (
             #"{"properties":{"a":{}},"additionalProperties":false}"#,
             #"{"additionalProperties":false}"#, "/properties/a"
         ),
