@@ -26,7 +26,7 @@ bench_ingest() {
 
     # First, as the sink reads all that is there.
     take_turns ingest-sink -- ingest_sunk -- ingest_copied
-    compare ingest-sink per_second "rows stored by the sink" 'psql \copy' rows/s least 0.3
+    compare ingest-sink per_second "rows stored by the sink" "psql COPY" rows/s least 0.3
     figure ingest-sink sink_cpu "the sink's CPU for a row" ns - 0
     figure ingest-sink postgres_cpu "Postgres' CPU for a row" ns - 0
 
