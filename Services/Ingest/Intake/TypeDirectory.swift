@@ -8,9 +8,9 @@ import PushStorage
 /// A type of objects as intake knows it.
 final class KnownType: Sendable {
     let name: String
+    /// `schema.version` of its records.
     let version: Int
     let schema: ObjectSchema
-    /// `schema.version` of its records.
     let builtIn: BuiltInIngestType?
 
     init(name: String, version: Int, schema: ObjectSchema, builtIn: BuiltInIngestType?) {

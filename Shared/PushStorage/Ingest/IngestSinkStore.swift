@@ -195,21 +195,36 @@ package struct IngestSinkStore: Sendable {
         )
     }
 
-    /// In one order, so that no two wait for each other.
+    /// In one order, so that no two wait for each other. Most often nobody had any of them, and none is
+    /// told one by one.
     ///
     /// - Returns: Those that nobody had.
     private static func take(
         _ keys: [Key],
         _ transaction: PostgresTransaction
     ) async throws -> [Key] {
-        try await transaction.execute(
+        let parameters: [PostgresValue] = [
+            .integerArray(keys.map(\.stream)), .textArray(keys.map(\.id)),
+        ]
+        let taken = try await transaction.execute(
             """
             INSERT INTO ingest_keys (stream, id)
             SELECT k.stream, decode(k.id, 'hex')
             FROM unnest($1::integer[], $2::text[]) AS k(stream, id) ORDER BY 1, 2
-            ON CONFLICT DO NOTHING RETURNING stream, encode(id, 'hex') AS id
+            ON CONFLICT DO NOTHING
             """,
-            [.integerArray(keys.map(\.stream)), .textArray(keys.map(\.id))]
+            parameters
+        ).affectedRows
+        if taken == keys.count { return keys }
+        guard taken > 0 else { return [] }
+        // Of a key that was there the row is an earlier transaction's.
+        return try await transaction.execute(
+            """
+            SELECT w.stream, w.id FROM unnest($1::integer[], $2::text[]) AS w(stream, id)
+            JOIN ingest_keys k ON k.stream = w.stream AND k.id = decode(w.id, 'hex')
+            WHERE k.xmin = pg_current_xact_id()::xid AND k.stored_at = now()
+            """,
+            parameters
         ).rows.map { Key(stream: try $0.integer("stream"), id: try $0.text("id")) }
     }
 
