@@ -10,6 +10,9 @@ extension PostgresConnection {
         watch?.interest = .readable
     }
 
+    /// Whether nothing is in flight, and nothing waits to be sent.
+    var isQuiet: Bool { ledger.isEmpty && groupSize == 0 && deallocations.isEmpty }
+
     /// Only when nothing is in flight.
     func leavePipelineMode() throws(PostgresError) {
         if let brokenBy { throw brokenBy }

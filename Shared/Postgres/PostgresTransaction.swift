@@ -118,7 +118,9 @@ package actor PostgresTransaction {
         _ body: (PostgresConnection) async throws -> Value
     ) async throws -> Value {
         // BEGIN has to be on its way.
-        if case .open = state {} else { _ = try await pipeline([("SELECT 1", [])]) }
+        if case .open = state {} else { try await askNothing() }
+        // Statements that had to make room for others are let go of behind the last answer.
+        for _ in 0..<Self.maximumWaits where !connection.isQuiet { try await askNothing() }
         do {
             try connection.leavePipelineMode()
             let value = try await body(connection)
@@ -131,6 +133,14 @@ package actor PostgresTransaction {
             state = .failed((told as? PostgresError) ?? PostgresError(.usage, "cancelled"))
             throw told
         }
+    }
+
+    private static let maximumWaits = 4
+
+    /// Returns when all that was sent before is answered. It is not prepared: that could make another
+    /// statement go.
+    private func askNothing() async throws {
+        _ = try await pipeline([("SELECT 1", [])], isPrepared: false)
     }
 
     func commit() async throws {

@@ -171,6 +171,20 @@ struct PostgresTransactionTests {
         }
     }
 
+    @Test("A script runs behind statements that others had to make room for")
+    func scriptAfterEvictions() async throws {
+        try await TestPool.with({ $0.maximumPrepared = 2 }) { test in
+            for round in 0..<20 {
+                try await test.pool.transaction { transaction in
+                    for number in 0..<3 {
+                        _ = try await transaction.execute("SELECT \(round * 3 + number)")
+                    }
+                    try await transaction.script("SELECT 1; SELECT 2")
+                }
+            }
+        }
+    }
+
     @Test("A script of many statements runs in the transaction, and is undone with it")
     func scripts() async throws {
         try await TestPool.with { test in
