@@ -24,7 +24,9 @@ extension EndToEndTests {
         ) -> JSONObject {
             var schema = weather
             var all = schema["properties"]?.object ?? [:]
-            for (name, value) in properties { all[name] = value.isNull ? nil : value }
+            for (name, value) in properties {
+                if value.isNull { all.removeValue(forKey: name) } else { all[name] = value }
+            }
             schema["properties"] = .object(all)
             for (name, value) in members { schema[name] = value }
             return schema

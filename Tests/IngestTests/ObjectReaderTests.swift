@@ -95,6 +95,15 @@ struct ObjectReaderTests {
         #expect(try Self.refusal(text(33)).pointer == "/a" + String(repeating: "/0", count: 31))
     }
 
+    @Test("Numbers that are written short are as long as they are kept")
+    func numbers() throws {
+        let id = #""_id": "507f1f77bcf86cd799439011""#
+        _ = try Self.read("{\(id), \"a\": [1e308, 1e-300, 1e400, 12345678901234567890]}")
+        #expect(try Self.refusal("{\(id), \"a\": [1, 1e131071]}").pointer == "/a/1")
+        let many = Array(repeating: "1e308", count: 1000).joined(separator: ",")
+        #expect(try Self.refusal("{\(id), \"a\": [\(many)]}").pointer.hasPrefix("/a/"))
+    }
+
     @Test("Wrappers of extended JSON are taken off before an object is checked")
     func extended() throws {
         let (_, object) = try Self.read(

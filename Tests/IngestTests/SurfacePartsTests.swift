@@ -169,6 +169,17 @@ struct SurfacePartsTests {
         #expect(try pointer("{\(base), \"id\": \"1\", \"data_base64\": \"e30=\"}") == nil)
     }
 
+    @Test("Attributes are bounded together, as they become headers of a record")
+    func attributes() throws {
+        var event: JSONObject = [
+            "specversion": "1.0", "id": "1", "source": "s", "type": "Thing", "data": [:],
+        ]
+        _ = try IncomingEvent(structured: .object(event))
+        for number in 0..<64 { event["ext\(number)"] = "x" }
+        let tooMany = event
+        #expect(throws: RefusedObject.self) { try IncomingEvent(structured: .object(tooMany)) }
+    }
+
     @Test("An event whose id is no object's is known by source and id")
     func derived() throws {
         func id(_ source: String, _ id: String) throws -> String {
@@ -223,6 +234,8 @@ struct SurfacePartsTests {
         #expect(quota.wait("shop", limit: 60, now: start + .seconds(30)) == 1)
         #expect(quota.wait("shop", limit: 60, now: start + .seconds(31)) == nil)
         #expect(quota.wait("shop", limit: 0, now: start) == nil)
+        quota.take("shop", 100_000, limit: 60, now: start + .seconds(31))
+        #expect(quota.wait("shop", limit: 60, now: start + .seconds(31)) == 61)
     }
 
     @Test("What waits for Kafka is bounded, but one alone is always let in")

@@ -197,7 +197,7 @@ struct AtlasSurface: Surface {
         )
         var ids: [String] = []
         let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
-        var breather = Breather()
+        var breather = Breather(on: intake.loop)
         for (index, document) in insert.documents.enumerated() {
             await breather.breathe()
             do throws(RefusedObject) {

@@ -167,7 +167,7 @@ struct CloudEventsSurface: Surface {
         var write = IntakeWrite()
         var refused = RefusedEvents()
         let (now, checker) = (Instant.now(), SchemaChecker())
-        var breather = Breather()
+        var breather = Breather(on: intake.loop)
         for (index, event) in events.enumerated() {
             await breather.breathe()
             let type: KnownType

@@ -20,6 +20,9 @@ struct IncomingEvent: Sendable {
     }
 
     private static let maximumAttributeBytes = 1024
+    /// They go along as headers of a record.
+    private static let maximumAttributes = 64
+    private static let maximumAttributesBytes = 16 << 10
 
     // MARK: Structured
 
@@ -103,6 +106,14 @@ struct IncomingEvent: Sendable {
             throw RefusedObject(
                 pointer: "/" + name,
                 reason: "has at most \(Self.maximumAttributeBytes) bytes, and no U+0000"
+            )
+        }
+        let size = attributes.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+        guard attributes.count <= Self.maximumAttributes, size <= Self.maximumAttributesBytes else {
+            throw RefusedObject(
+                pointer: "",
+                reason: "an event has at most \(Self.maximumAttributes) attributes, of"
+                    + " \(Self.maximumAttributesBytes) bytes together"
             )
         }
         guard try needed("specversion") == "1.0" else {

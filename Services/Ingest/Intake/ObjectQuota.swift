@@ -4,8 +4,8 @@ import PushCore
 /// How many objects each app may have taken in, over all loops of the process: a minute's worth at
 /// once, and then at an even rate. Pure but for its lock; usable from anywhere.
 ///
-/// A batch is taken whole as long as anything is left, and what it takes too much is owed: so no batch
-/// is too large for ever.
+/// A batch is taken whole as long as anything is left, and what it takes too much is owed, at
+/// most another minute's worth: so no batch is too large for ever, and nobody is shut out for long.
 final class ObjectQuota: Sendable {
     private struct Bucket {
         var left: Double
@@ -46,7 +46,7 @@ final class ObjectQuota: Sendable {
         guard limit > 0, count > 0 else { return }
         lock.withLock {
             var bucket = filled(app, limit, now)
-            bucket.left -= Double(count)
+            bucket.left = max(-Double(limit), bucket.left - Double(count))
             if unsafe buckets.count >= Self.maximumApps { unsafe buckets = [:] }
             unsafe buckets[app] = bucket
         }

@@ -89,51 +89,70 @@ struct ObjectReader {
 }
 
 /// Looks at every value of an object, for what none may hold.
-enum ObjectWalk {
+struct ObjectWalk {
     static func fault(in object: JSONObject) -> RefusedObject? {
-        var path: [Step] = []
-        return fault(in: .object(object), level: 1, &path)
+        var walk = ObjectWalk()
+        return walk.fault(in: .object(object), level: 1)
     }
+
+    private var path: [Step] = []
+    /// What numbers that are written short take more where they are kept: `jsonb` has no exponents.
+    private var digits = 0
+    private static let maximumDigits = 128 << 10
+    /// Of one number. Twice what doubles go to.
+    private static let maximumDigitsOfNumber = 800
 
     private enum Step {
         case member(String)
         case element(Int)
     }
 
-    private static func fault(
-        in value: JSONValue,
-        level: Int,
-        _ path: inout [Step]
-    ) -> RefusedObject? {
+    private mutating func fault(in value: JSONValue, level: Int) -> RefusedObject? {
         switch value {
-        case .null, .bool, .integer, .double, .number: return nil
+        case .null, .bool, .integer: return nil
+        case .double(let number):
+            guard number != 0, !(1e-4..<1e16).contains(abs(number)) else { return nil }
+            return fault(ofNumber: value)
+        case .number: return fault(ofNumber: value)
         case .string(let text):
-            return text.utf8.contains(0) ? refused(path, "holds U+0000") : nil
+            return text.utf8.contains(0) ? refused("holds U+0000") : nil
         case .array(let elements):
-            guard level <= ObjectLimits.levels else { return tooDeep(path) }
+            guard level <= ObjectLimits.levels else { return tooDeep() }
             for (index, element) in elements.enumerated() {
                 path.append(.element(index))
-                if let fault = fault(in: element, level: level + 1, &path) { return fault }
+                if let fault = fault(in: element, level: level + 1) { return fault }
                 path.removeLast()
             }
             return nil
         case .object(let members):
-            guard level <= ObjectLimits.levels else { return tooDeep(path) }
+            guard level <= ObjectLimits.levels else { return tooDeep() }
             for (key, member) in members {
                 path.append(.member(key))
-                if key.utf8.contains(0) { return refused(path, "has a name that holds U+0000") }
-                if let fault = fault(in: member, level: level + 1, &path) { return fault }
+                if key.utf8.contains(0) { return refused("has a name that holds U+0000") }
+                if let fault = fault(in: member, level: level + 1) { return fault }
                 path.removeLast()
             }
             return nil
         }
     }
 
-    private static func tooDeep(_ path: [Step]) -> RefusedObject {
-        refused(path, "an object has at most \(ObjectLimits.levels) levels")
+    private mutating func fault(ofNumber value: JSONValue) -> RefusedObject? {
+        let count = value.keptByteCount
+        digits += count
+        guard count <= Self.maximumDigitsOfNumber else {
+            return refused("a number has at most \(Self.maximumDigitsOfNumber) digits, written out")
+        }
+        guard digits <= Self.maximumDigits else {
+            return refused("its numbers have too many digits, written out")
+        }
+        return nil
     }
 
-    private static func refused(_ path: [Step], _ reason: String) -> RefusedObject {
+    private func tooDeep() -> RefusedObject {
+        refused("an object has at most \(ObjectLimits.levels) levels")
+    }
+
+    private func refused(_ reason: String) -> RefusedObject {
         let pointer = path.map { step in
             switch step {
             case .member(let name): "/" + JSONPointer.escaped(name)

@@ -115,7 +115,7 @@ struct NativeSurface: Surface {
             checker: SchemaChecker(),
             isExtended: batch.isExtended
         )
-        var breather = Breather()
+        var breather = Breather(on: intake.loop)
         for (index, object) in batch.objects.enumerated() {
             await breather.breathe()
             do throws(RefusedObject) {

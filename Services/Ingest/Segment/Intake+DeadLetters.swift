@@ -9,6 +9,10 @@ extension Intake {
     /// Where the letters of items say that they came from; a replay goes through intake again.
     static let source = "http:" + SegmentSurface.batch
 
+    /// Below what Kafka's brokers take unless they are told otherwise: a letter that none takes would
+    /// have its batch sent again for ever.
+    private static let maximumLetterBytes = 900_000
+
     /// What becomes of an item that cannot be used.
     func deadLetter(
         _ item: JSONValue,
@@ -20,6 +24,7 @@ extension Intake {
             object["writeKey"] = nil
             item = .object(object)
         }
+        let value = item.bytes
         let detail =
             refused.pointer.isEmpty ? refused.reason : "\(refused.pointer): \(refused.reason)"
         return KafkaOutgoing(
@@ -29,11 +34,12 @@ extension Intake {
                     partition: 0,
                     offset: 0,
                     key: nil,
-                    value: item.bytes,
+                    value: value,
                     headers: [RecordHeader("app", caller.appID)]
                 ),
                 because: DeadLetterReason(.invalidRequest, detail),
-                topics: topics
+                topics: topics,
+                isContentKept: value.count <= Self.maximumLetterBytes
             )
         )
     }

@@ -180,7 +180,7 @@ struct SegmentSurface: Surface {
     ) async -> Int {
         let (now, checker) = (Instant.now(), SchemaChecker())
         var objects = 0
-        var breather = Breather()
+        var breather = Breather(on: intake.loop)
         for item in items {
             await breather.breathe()
             do throws(RefusedObject) {
