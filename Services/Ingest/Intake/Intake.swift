@@ -158,7 +158,7 @@ struct IntakeFigures: Sendable {
 
     /// Why objects are refused: a closed set.
     enum Reason: String, CaseIterable, Sendable {
-        case id, schema, malformed, limits
+        case id, schema, malformed
         case unknownType = "unknown_type"
         case segmentItem = "segment_item"
     }

@@ -74,13 +74,15 @@ struct NativeBatch: Sendable {
     }
 
     private mutating func readLines(_ body: [UInt8]) throws {
-        var values = 0
+        // All lines are held at once, so their values count together, as an array's do.
+        guard body.count(where: { $0 == UInt8(ascii: ",") }) <= ObjectLimits.valuesOfBody else {
+            throw HTTPProblem(status: 413, detail: "the body has too many values")
+        }
         for line in body.split(separator: UInt8(ascii: "\n")) {
             let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
             if line.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) { continue }
             guard objects.count < ObjectLimits.objects else { throw Self.tooMany() }
             objects.append(Self.read(Array(line)))
-            values += 1
         }
         guard !objects.isEmpty else { throw Self.empty() }
     }
