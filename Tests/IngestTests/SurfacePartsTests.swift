@@ -58,6 +58,13 @@ struct SurfacePartsTests {
         #expect(Self.status("[" + objects.dropLast().joined(separator: ",") + "]") == 200)
     }
 
+    @Test("Values of all lines count together, as those of an array do")
+    func tooManyValues() {
+        let line = "[" + Array(repeating: "1", count: 1000).joined(separator: ",") + "]"
+        let lines = Array(repeating: "{\"a\":\(line)}", count: 250).joined(separator: "\n")
+        #expect(Self.status(lines, "application/x-ndjson") == 413)
+    }
+
     @Test("An object of more than 256 KiB is refused, and the others are not")
     func tooLarge() throws {
         let large = "{\"a\": \"" + String(repeating: "x", count: 256 << 10) + "\"}"
