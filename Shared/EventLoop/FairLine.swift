@@ -1,0 +1,41 @@
+/// What waits, of several owners: the owners have their turns one after the other, and of each owner
+/// the first comes first. Pure.
+struct FairLine<Element> {
+    private var lines: [String: [Element]] = [:]
+    /// Those that have a line, the next first.
+    private var owners: [String] = []
+
+    var isEmpty: Bool { owners.isEmpty }
+
+    func count(of owner: String) -> Int { lines[owner]?.count ?? 0 }
+
+    mutating func append(_ element: Element, of owner: String) {
+        if lines[owner] == nil { owners.append(owner) }
+        lines[owner, default: []].append(element)
+    }
+
+    /// - Returns: `nil` where nothing waits.
+    mutating func popFirst() -> Element? {
+        guard let owner = owners.first, var line = lines[owner], !line.isEmpty else { return nil }
+        owners.removeFirst()
+        let element = line.removeFirst()
+        if line.isEmpty {
+            lines[owner] = nil
+        } else {
+            lines[owner] = line
+            owners.append(owner)
+        }
+        return element
+    }
+
+    mutating func remove(of owner: String, where isIt: (Element) -> Bool) {
+        guard var line = lines[owner], let index = line.firstIndex(where: isIt) else { return }
+        line.remove(at: index)
+        if line.isEmpty {
+            lines[owner] = nil
+            owners.removeAll { $0 == owner }
+        } else {
+            lines[owner] = line
+        }
+    }
+}

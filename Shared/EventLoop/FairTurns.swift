@@ -1,0 +1,141 @@
+/// Too much work of this owner waits for its turn: it is to come again later.
+package struct FairTurnsFull: Error, Equatable {
+    package static let retryAfterSeconds = 2
+
+    package init() {}
+}
+
+/// Shares a loop's time between owners whose work takes long. Confined to its loop.
+///
+/// Long work is done in slices, and waits for its turn before each but the first: one slice at a time,
+/// the owners one after the other, and between two slices the loop turns. So work that fits into a
+/// slice waits for one slice at most, however much another owner asks for. An owner of whom something
+/// waits has no first slice at once.
+///
+/// Bounded: only so much work of an owner waits to begin, and none for long. Work that has begun goes on
+/// until it is done.
+package final class FairTurns: @unchecked Sendable {
+    package struct Bounds: Sendable {
+        /// How long work may go on before it waits again.
+        package var slice = Duration.milliseconds(2)
+        /// A turn of the loop has to pass between two slices: a task that only yields comes again before
+        /// any descriptor does.
+        package var pause = Duration.milliseconds(1)
+        /// How much of one owner may wait.
+        package var waiting = 256
+        /// How long it may wait to begin.
+        package var patience = Duration.seconds(5)
+
+        package init() {}
+    }
+
+    /// One piece of work that waits. A cancellation may come before the continuation.
+    private final class Place: @unchecked Sendable {
+        var continuation: CheckedContinuation<Void, any Error>?
+        var patience: LoopTimer?
+        var isCancelled = false
+    }
+
+    package let bounds: Bounds
+    private let loop: EventLoop
+    private var line = FairLine<Place>()
+    private var timer: LoopTimer?
+
+    package init(on loop: EventLoop, within bounds: Bounds = Bounds()) {
+        self.loop = loop
+        self.bounds = bounds
+    }
+
+    /// Whether work of the owner waits, so that new work of it has to wait, too.
+    package func isBusy(_ owner: String) -> Bool { line.count(of: owner) > 0 }
+
+    package func waitingCount(of owner: String) -> Int { line.count(of: owner) }
+
+    /// Returns at once where nothing of the owner waits, else at its turn.
+    ///
+    /// - Throws: `FairTurnsFull` where too much waits or it takes too long; `CancellationError`.
+    package func begin(_ owner: String) async throws {
+        loop.checkIsolated()
+        guard isBusy(owner) else { return }
+        guard line.count(of: owner) < bounds.waiting else { throw FairTurnsFull() }
+        try await wait(owner, patience: bounds.patience)
+    }
+
+    /// Waits for the next slice of work that has begun.
+    ///
+    /// - Throws: `CancellationError`.
+    package func next(_ owner: String) async throws {
+        loop.checkIsolated()
+        try await wait(owner, patience: nil)
+    }
+
+    private func wait(_ owner: String, patience: Duration?) async throws {
+        let (place, loop) = (Place(), loop)
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                queue(place, owner, patience, continuation)
+            }
+        } onCancel: {
+            loop.execute {
+                place.isCancelled = true
+                self.leave(place, owner, CancellationError())
+            }
+        }
+    }
+
+    private func queue(
+        _ place: Place,
+        _ owner: String,
+        _ patience: Duration?,
+        _ continuation: CheckedContinuation<Void, any Error>
+    ) {
+        if place.isCancelled { return continuation.resume(throwing: CancellationError()) }
+        place.continuation = continuation
+        if let patience {
+            place.patience = loop.schedule(after: patience) { [self] in
+                leave(place, owner, FairTurnsFull())
+            }
+        }
+        line.append(place, of: owner)
+        if timer == nil { scheduleTurn() }
+    }
+
+    private func leave(_ place: Place, _ owner: String, _ reason: any Error) {
+        guard let continuation = place.continuation else { return }
+        line.remove(of: owner) { $0 === place }
+        place.continuation = nil
+        place.patience?.cancel()
+        continuation.resume(throwing: reason)
+    }
+
+    private func scheduleTurn() {
+        timer = loop.schedule(after: bounds.pause) { [self] in
+            timer = nil
+            guard let place = line.popFirst() else { return }
+            place.patience?.cancel()
+            let continuation = place.continuation
+            place.continuation = nil
+            if !line.isEmpty { scheduleTurn() }
+            continuation?.resume()
+        }
+    }
+}
+
+/// Long work of one owner, which waits for its turn whenever it has gone on for a slice.
+package struct FairWork {
+    private let owner: String
+    private let turns: FairTurns
+    private var since = ContinuousClock.now
+
+    package init(of owner: String, in turns: FairTurns) {
+        self.owner = owner
+        self.turns = turns
+    }
+
+    /// - Throws: `CancellationError`.
+    package mutating func breathe() async throws {
+        guard ContinuousClock.now - since > turns.bounds.slice else { return }
+        try await turns.next(owner)
+        since = .now
+    }
+}

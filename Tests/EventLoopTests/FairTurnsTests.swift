@@ -1,0 +1,133 @@
+import Synchronization
+import Testing
+
+@testable import EventLoop
+
+/// What happened, in its order. Confined to the loop.
+private final class Diary: @unchecked Sendable {
+    private(set) var lines: [String] = []
+
+    func note(_ line: String) { lines.append(line) }
+}
+
+@Suite("Owners share a loop", .timeLimit(.minutes(1)))
+struct FairTurnsTests {
+    @Test("Owners have their turns one after the other, each its first first")
+    func line() {
+        var line = FairLine<Int>()
+        for number in 1...3 { line.append(number, of: "a") }
+        line.append(4, of: "b")
+        line.append(5, of: "c")
+        line.append(6, of: "b")
+        line.remove(of: "c") { $0 == 5 }
+        line.remove(of: "a") { $0 == 2 }
+        #expect(line.count(of: "a") == 2 && line.count(of: "c") == 0)
+        var order: [Int] = []
+        while let next = line.popFirst() { order.append(next) }
+        #expect(order == [1, 4, 3, 6])
+        #expect(line.isEmpty)
+    }
+
+    @Test("One owner's many pieces of work wait behind each other, another's only for one slice")
+    func turns() async throws {
+        let loop = try EventLoop(name: "turns")
+        let diary = Diary()
+        let turns = FairTurns(on: loop)
+        await withTaskGroup(of: Void.self) { group in
+            for owner in ["a", "a", "a", "b"] {
+                group.addTask(executorPreference: loop) {
+                    for _ in 0..<2 {
+                        try? await turns.next(owner)
+                        diary.note(owner)
+                    }
+                }
+            }
+        }
+        #expect(diary.lines.count == 8)
+        // Whenever b waits, it has the first turn or the one after it.
+        #expect(diary.lines.prefix(4).count { $0 == "b" } == 2, "\(diary.lines)")
+        await loop.stop()
+    }
+
+    @Test("New work begins at once, or waits where its owner has something waiting, within bounds")
+    func begin() async throws {
+        let loop = try EventLoop(name: "turns")
+        var bounds = FairTurns.Bounds()
+        bounds.pause = .seconds(3600)
+        bounds.waiting = 1
+        let turns = FairTurns(on: loop, within: bounds)
+        let task = Task(executorPreference: loop) {
+            try await turns.begin("a")
+            #expect(!turns.isBusy("a"))
+            let waiting = Task.immediate(executorPreference: loop) { try await turns.next("a") }
+            #expect(turns.isBusy("a") && !turns.isBusy("b"))
+            try await turns.begin("b")
+            await #expect(throws: FairTurnsFull.self) { try await turns.begin("a") }
+            waiting.cancel()
+            await #expect(throws: CancellationError.self) { try await waiting.value }
+            #expect(!turns.isBusy("a"))
+            try await turns.begin("a")
+        }
+        try await task.value
+        await loop.stop()
+    }
+
+    @Test("What waits to begin for too long is to come again")
+    func patience() async throws {
+        let loop = try EventLoop(name: "turns")
+        var bounds = FairTurns.Bounds()
+        bounds.pause = .seconds(3600)
+        bounds.patience = .milliseconds(1)
+        let turns = FairTurns(on: loop, within: bounds)
+        let task = Task(executorPreference: loop) {
+            let waiting = Task.immediate(executorPreference: loop) { try await turns.next("a") }
+            await #expect(throws: FairTurnsFull.self) { try await turns.begin("a") }
+            #expect(turns.waitingCount(of: "a") == 1)
+            waiting.cancel()
+            _ = try? await waiting.value
+        }
+        await task.value
+        await loop.stop()
+    }
+
+    @Test("Work that blocks runs two at a time, and one owner's line does not hold up another's")
+    func pool() async throws {
+        let loop = try EventLoop(name: "pool")
+        let diary = Diary()
+        let pool = FairPool(on: loop)
+        let gate = Gate()
+        let task = Task(executorPreference: loop) {
+            await withTaskGroup(of: Void.self) { group in
+                for number in 0..<6 {
+                    group.addTask(executorPreference: loop) {
+                        try? await pool.run(of: "a") { gate.pass() }
+                        diary.note("a\(number)")
+                    }
+                }
+                while pool.waitingCount(of: "a") < 4 { await Task.yield() }
+                group.addTask(executorPreference: loop) {
+                    try? await pool.run(of: "b") {}
+                    diary.note("b")
+                }
+                while pool.waitingCount(of: "b") < 1 { await Task.yield() }
+                gate.open()
+            }
+        }
+        await task.value
+        #expect(diary.lines.count == 7)
+        let place = try #require(diary.lines.firstIndex(of: "b"))
+        #expect(place < 5, "\(diary.lines)")
+        await loop.stop()
+    }
+}
+
+/// Holds threads up until it is open.
+private final class Gate: Sendable {
+    private let isOpen = Atomic<Bool>(false)
+
+    func open() { isOpen.store(true, ordering: .releasing) }
+
+    func pass() {
+        while !isOpen.load(ordering: .acquiring) {}
+    }
+}
