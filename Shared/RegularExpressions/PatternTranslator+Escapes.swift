@@ -142,10 +142,13 @@ extension PatternTranslator {
 
     // MARK: Classes
 
-    /// After `[`, to its `]`.
+    /// After `[`, to its `]`. Ranges that overlap become one, so that what a class costs is bounded by
+    /// what it covers.
     mutating func characterClass() throws(RegularExpressionError) {
+        let start = output.count
         write(take("^") ? "[^" : "[")
         var isFirst = true
+        var ranges: [ClosedRange<Unicode.Scalar>] = []
         while true {
             guard let scalar = take() else { throw error("a class is not closed") }
             if scalar == "]", !isFirst { break }
@@ -154,20 +157,55 @@ extension PatternTranslator {
                 try namedClass()
                 continue
             }
-            guard let low = try member(scalar) else { continue }
+            guard let low = try member(scalar) else {
+                comparedMembers += 1
+                continue
+            }
             guard peek() == "-", let after = peek(1), after != "]" else {
-                writeLiteral(low)
+                ranges.append(low...low)
                 continue
             }
             place += 1
             guard let last = take(), let high = try member(last), low <= high else {
                 throw error("a range of characters is none")
             }
-            writeLiteral(low)
-            write("-")
-            writeLiteral(high)
+            ranges.append(low...high)
         }
+        write(merging: ranges, ofClassAt: start)
         write("]")
+    }
+
+    private mutating func write(
+        merging ranges: [ClosedRange<Unicode.Scalar>],
+        ofClassAt start: Int
+    ) {
+        var merged: [ClosedRange<Unicode.Scalar>] = []
+        for range in ranges.sorted(by: { $0.lowerBound < $1.lowerBound }) {
+            if let last = merged.last,
+                range.lowerBound.value <= last.upperBound.value + 1
+            {
+                let upper = max(last.upperBound, range.upperBound)
+                merged[merged.count - 1] = last.lowerBound...upper
+            } else {
+                merged.append(range)
+            }
+        }
+        var folded = 0
+        for range in merged {
+            writeLiteral(range.lowerBound)
+            if range.lowerBound != range.upperBound {
+                write("-")
+                writeLiteral(range.upperBound)
+            }
+            folded += Int(range.upperBound.value - range.lowerBound.value) + 1
+            // Beyond it they are no bits of a map. The other case is a member of its own.
+            if range.upperBound.value > 0xFF { comparedMembers += mayIgnoreCase ? 2 : 1 }
+        }
+        cost.count(
+            classAt: start,
+            members: comparedMembers,
+            folded: mayIgnoreCase ? folded : 0
+        )
     }
 
     /// The character that a member of a class is; `nil` where it was a class itself, and is written.

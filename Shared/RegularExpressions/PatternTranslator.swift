@@ -1,3 +1,12 @@
+/// A pattern as PCRE2 takes it, and what it costs.
+struct TranslatedPattern {
+    /// In UTF-8.
+    let bytes: [UInt8]
+    let foldedCharacters: Int
+    let stepsPerByte: Int
+    let itemCosts: [UInt8]
+}
+
 /// Reads a pattern as RE2 does and writes it in PCRE2's words.
 ///
 /// Only what is taken is written, each piece on purpose: a literal that is no letter or digit comes
@@ -24,17 +33,29 @@ struct PatternTranslator {
     var place = 0
     private(set) var output: [UInt8] = []
     private var groups = [Group()]
+    /// Whether case may be ignored here: some flag before has said so.
+    private(set) var mayIgnoreCase = false
+    var cost = PatternCost()
+    /// Where the item just read begins in the output; `nil` of a group.
+    private var itemStart: Int?
+    /// Of the item just read: how many members are compared one by one.
+    var comparedMembers = 0
 
     init(_ pattern: String) {
         scalars = Array(pattern.unicodeScalars)
         output.reserveCapacity(pattern.utf8.count * 2)
     }
 
-    /// - Returns: The pattern as PCRE2 takes it, in UTF-8.
-    static func translate(_ pattern: String) throws(RegularExpressionError) -> [UInt8] {
+    static func translate(_ pattern: String) throws(RegularExpressionError) -> TranslatedPattern {
         var translator = PatternTranslator(pattern)
         try translator.run()
-        return translator.output
+        let (output, cost) = (translator.output, translator.cost)
+        return TranslatedPattern(
+            bytes: output,
+            foldedCharacters: cost.foldedCharacters,
+            stepsPerByte: cost.stepsPerByte,
+            itemCosts: cost.itemCosts
+        )
     }
 
     private mutating func run() throws(RegularExpressionError) {
@@ -78,6 +99,8 @@ struct PatternTranslator {
     mutating func startItem() {
         endItem()
         group.hasItem = true
+        itemStart = output.count
+        comparedMembers = 0
     }
 
     private mutating func literal(_ scalar: Unicode.Scalar) {
@@ -142,6 +165,7 @@ struct PatternTranslator {
                 guard hasFlag || (!isNegated && scalar == ":") else {
                     throw error("flags are missing")
                 }
+                if flags.prefix(while: { $0 != "-" }).contains("i") { mayIgnoreCase = true }
                 guard scalar == ":" else {
                     // What follows is the same group.
                     endItem()
@@ -166,6 +190,7 @@ struct PatternTranslator {
         endItem()
         let inner = groups.removeLast()
         write(")")
+        itemStart = nil
         group.lastRepeats = inner.repeats
         group.hasItem = true
     }
@@ -191,6 +216,9 @@ struct PatternTranslator {
             group.lastRepeats *= max(most ?? least, 1)
             guard group.lastRepeats <= Self.maximumRepeat else {
                 throw error("counts within counts come to more than \(Self.maximumRepeat)")
+            }
+            if let itemStart {
+                cost.count(itemAt: itemStart, members: comparedMembers, repeats: least)
             }
             if let most, most != least {
                 write("{\(least),\(most)}")

@@ -1,4 +1,5 @@
 internal import CPCRE2
+internal import Glibc
 
 /// What became of a search.
 package enum SearchResult: Sendable, Equatable {
@@ -11,13 +12,17 @@ package enum SearchResult: Sendable, Equatable {
 /// Looks for patterns in texts within a budget of steps. Confined to its owner.
 ///
 /// A step is one item of the pattern tried, or one byte of the text passed over between two of them:
-/// PCRE2 calls us before each item, and we stop it when the budget is spent. So the bound is one of
-/// time, whatever the pattern backtracks over, and the same on each machine: about 10 ns a step.
-/// PCRE2's own limits stand behind it.
+/// PCRE2 calls us before each item, and we stop it when the budget is spent. An item that takes PCRE2
+/// longer costs more: one that is counted, as it may fail at the last, and a class whose members are
+/// compared one by one, as each byte passed over does where the pattern has such a class. So the bound
+/// is one of time, whatever the pattern backtracks over, and the same on each machine: about 10 ns a
+/// step. PCRE2's own limits and the thread's clock stand behind it.
 @safe
 package final class RegularExpressionMatcher {
-    /// What one search may take: 1 to 2 ms.
+    /// What one search may take: 1 ms.
     package static let stepsPerSearch = 100_000
+    /// Of the thread's processor time, in nanoseconds: behind the steps, for what they miss.
+    fileprivate static let maximumNanoseconds = 20_000_000
 
     private let matchData: OpaquePointer
     private let context: OpaquePointer
@@ -56,21 +61,25 @@ package final class RegularExpressionMatcher {
         steps: inout Int
     ) -> SearchResult {
         let allowed = min(steps, Self.stepsPerSearch)
-        guard allowed > 0 else { return .tookTooLong }
-        counter = StepCounter(left: allowed)
+        guard allowed > 0, let code = unsafe expression.code.pointer else { return .tookTooLong }
+        counter = unsafe StepCounter(left: allowed, stepsPerByte: expression.stepsPerByte)
         var text = text
         let result = text.withUTF8 { bytes in
-            unsafe withUnsafeMutablePointer(to: &counter) { counter in
-                unsafe pcre2_set_callout_8(context, countStep, counter)
-                return unsafe pcre2_match_8(
-                    expression.code.pointer,
-                    bytes.baseAddress,
-                    bytes.count,
-                    0,
-                    UInt32(PCRE2_NO_UTF_CHECK),
-                    matchData,
-                    context
-                )
+            unsafe expression.itemCosts.withUnsafeBufferPointer { costs in
+                unsafe counter.itemCosts = costs
+                defer { unsafe counter.itemCosts = UnsafeBufferPointer(start: nil, count: 0) }
+                return unsafe withUnsafeMutablePointer(to: &counter) { counter in
+                    unsafe pcre2_set_callout_8(context, countStep, counter)
+                    return unsafe pcre2_match_8(
+                        code,
+                        bytes.baseAddress,
+                        bytes.count,
+                        0,
+                        UInt32(PCRE2_NO_UTF_CHECK),
+                        matchData,
+                        context
+                    )
+                }
             }
         }
         steps -= allowed - max(counter.left, 0)
@@ -84,9 +93,40 @@ package final class RegularExpressionMatcher {
 }
 
 /// What a search may still take, and where it was when it was last counted.
+@safe
 private struct StepCounter {
     var left = 0
     var place = 0
+    var stepsPerByte = 1
+    /// Of the pattern, for as long as the search runs.
+    var itemCosts = unsafe UnsafeBufferPointer<UInt8>(start: nil, count: 0)
+    var calls = 0
+    var deadline = 0
+
+    /// Counts an item that is tried.
+    ///
+    /// - Parameters:
+    ///   - item: Its place in the pattern.
+    ///   - place: Where in the text.
+    /// - Returns: Whether the search may go on.
+    mutating func count(item: Int, at place: Int) -> Bool {
+        left -= abs(place - self.place) * stepsPerByte
+        left -= unsafe item < itemCosts.count ? 1 << Int(itemCosts[item]) : 1
+        self.place = place
+        calls += 1
+        if calls & 1023 == 0 {
+            let now = Self.threadNanoseconds()
+            if deadline == 0 { deadline = now + RegularExpressionMatcher.maximumNanoseconds }
+            if now > deadline { left = 0 }
+        }
+        return left > 0
+    }
+
+    private static func threadNanoseconds() -> Int {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return time.tv_sec * 1_000_000_000 + time.tv_nsec
+    }
 }
 
 /// Called by PCRE2 before each item: 0 goes on, less than 0 ends the search with that error.
@@ -98,8 +138,7 @@ private func countStep(
         return PCRE2_ERROR_CALLOUT
     }
     let counter = unsafe context.assumingMemoryBound(to: StepCounter.self)
+    let item = unsafe block.pointee.pattern_position
     let place = unsafe block.pointee.current_position
-    unsafe counter.pointee.left -= 1 + abs(place - counter.pointee.place)
-    unsafe counter.pointee.place = place
-    return unsafe counter.pointee.left > 0 ? 0 : PCRE2_ERROR_CALLOUT
+    return unsafe counter.pointee.count(item: item, at: place) ? 0 : PCRE2_ERROR_CALLOUT
 }

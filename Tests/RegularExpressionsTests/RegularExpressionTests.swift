@@ -103,6 +103,74 @@ struct RegularExpressionTests {
         #expect(best < .milliseconds(100), "\(pattern) took \(best)")
     }
 
+    /// Members that no range joins, beyond U+00FF, where PCRE2 compares one by one.
+    private static let members = (0..<1600).compactMap { Unicode.Scalar(0x100 + 2 * $0) }
+
+    private static func text(_ scalars: some Sequence<Unicode.Scalar>) -> String {
+        var view = String.UnicodeScalarView()
+        view.append(contentsOf: scalars)
+        return String(view)
+    }
+
+    @Test(
+        "A large class, and a count that fails at the last, cost what they take",
+        arguments: ["(?:C+)+[bc]$", "(?:C|C|C)*[bc]", "(?:C{400}a|.)*?[bc]", "(?:C*?)*?[bc]"]
+    )
+    func largeClasses(form: String) throws {
+        let members = "[\(Self.text(Self.members.prefix(1200)))]"
+        let pattern = form.replacing("C{", with: members + "{").replacing(
+            "C",
+            with: form.contains("C|") ? "[\(Self.text(Self.members.prefix(400)))]" : members
+        )
+        let expression = try RegularExpression(pattern)
+        let text = Self.text((0..<500).map { Self.members[300 + $0 % 100] })
+        let clock = ContinuousClock()
+        var best = Duration.seconds(1000)
+        for _ in 0..<5 {
+            let matcher = RegularExpressionMatcher()
+            best = min(best, clock.measure { _ = matcher.search(expression, in: text) })
+        }
+        // 1 ms; the bound is for a busy machine, and what was before took 50 ms to seconds.
+        #expect(best < .milliseconds(10), "\(form) took \(best)")
+    }
+
+    @Test("One pass over a long text by a large class is within a search's steps")
+    func onePass() throws {
+        let expression = try RegularExpression("^[\(Self.text(Self.members.prefix(1200)))]*$")
+        let text = Self.text((0..<500).map { Self.members[1100 + $0 % 100] })
+        #expect(RegularExpressionMatcher().search(expression, in: text) == .found)
+    }
+
+    @Test("Ranges that overlap count once")
+    func mergedRanges() throws {
+        let ranges = (0..<500).map {
+            "\(Self.text([Self.members[$0]]))-\u{10FFFF}"
+        }.joined()
+        let expression = try RegularExpression("(?i)[\(ranges)]")
+        #expect(expression.foldedCharacters == 0x10FFFF - 0x100 + 1)
+        #expect(expression.stepsPerByte == 1)
+        let matcher = RegularExpressionMatcher()
+        #expect(matcher.search(expression, in: "a\u{101}") == .found)
+        #expect(matcher.search(expression, in: "aé") == .notFound)
+    }
+
+    @Test(
+        "A pattern that takes too long to compile is refused, and where it is stored never matches"
+    )
+    func compileTime() throws {
+        let whole = "[\u{100}-\u{10FFFF}]"
+        let most = String(repeating: whole, count: 4)
+        _ = try RegularExpression("(?i)\(most)")
+        // Without the flag there is nothing to look up.
+        _ = try RegularExpression(String(repeating: most, count: 90))
+        let slow = "(?i)\(most)\(whole)"
+        let error = #expect(throws: RegularExpressionError.self) { try RegularExpression(slow) }
+        #expect(error?.description.contains("takes too long") == true)
+        let stored = try RegularExpression(slow, isStored: true)
+        let text = String(repeating: "\u{101}", count: 9)
+        #expect(RegularExpressionMatcher().search(stored, in: text) == .tookTooLong)
+    }
+
     @Test func aBudgetIsShared() throws {
         let matcher = RegularExpressionMatcher()
         let slow = try RegularExpression("(a+)+[cd]$")
