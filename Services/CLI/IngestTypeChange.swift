@@ -47,7 +47,9 @@ struct IngestTypeChange {
     func narrowing() throws(CommandFailure) -> SchemaError? {
         guard let current, let document = current.schema, isNewVersion else { return nil }
         do throws(SchemaError) {
-            return try ObjectSchema(document.bytes, type: name).narrowing(in: schema)
+            return try ObjectSchema(document.bytes, type: name, isStored: true).narrowing(
+                in: schema
+            )
         } catch {
             throw CommandFailure(
                 "version \(current.version) of \(name) cannot be read by this version:"
@@ -123,7 +125,7 @@ extension StoredIngestType {
     func columns() throws(CommandFailure) -> [(name: String, type: IngestColumnType)] {
         guard let schema else { return BuiltInIngestType(rawValue: name)?.columns ?? [] }
         do throws(SchemaError) {
-            return try ObjectSchema(schema.bytes, type: name).columns
+            return try ObjectSchema(schema.bytes, type: name, isStored: true).columns
         } catch {
             throw CommandFailure("its schema cannot be read: \(error.description)")
         }

@@ -59,8 +59,19 @@ package final class ObjectSchema: Sendable {
     package let properties: [(name: String, column: SchemaColumn)]
     let tree: SchemaTree
 
-    /// Reads the schema of the type that is called `name`.
-    package init(_ bytes: [UInt8], type name: String) throws(SchemaError) {
+    /// Reads the schema of a type.
+    ///
+    /// - Parameters:
+    ///   - bytes: JSON.
+    ///   - name: The type's.
+    ///   - isStored: It was declared before: what it costs is bounded where it is applied, and is no
+    ///     error here.
+    /// - Throws: `SchemaError` with the place and the reason.
+    package init(
+        _ bytes: [UInt8],
+        type name: String,
+        isStored: Bool = false
+    ) throws(SchemaError) {
         guard bytes.count <= Self.maximumBytes else {
             throw SchemaError(pointer: "", "larger than \(Self.maximumBytes >> 10) KiB")
         }
@@ -69,7 +80,7 @@ package final class ObjectSchema: Sendable {
         } catch {
             throw SchemaError(pointer: "", "not JSON: \(error.description)")
         }
-        tree = try SchemaCompiler.compile(document)
+        tree = try SchemaCompiler.compile(document, isStored: isStored)
         try Self.checkTop(document, type: name)
         let declared = tree.nodes[tree.root].object?.properties ?? []
         properties = declared.compactMap { [tree] property in

@@ -4,12 +4,18 @@ internal import RegularExpressions
 /// What checks need beside a schema: confined to its owner.
 ///
 /// A check has a budget of steps, about one for each value that a schema is applied to, and one for
-/// its patterns; what needs more is refused.
+/// its patterns: 1 ms each, and more for an object of many values or long texts, in proportion to its
+/// size. What needs more is refused. Both are counts, so an object is refused on every machine or on
+/// none.
 package final class SchemaChecker {
-    /// What one check may take, a step being some 50 ns.
-    package static let stepsPerCheck = 1_000_000
-    /// What the patterns of one check may take: 10 to 20 ms.
-    package static let patternStepsPerCheck = 1_000_000
+    /// What each check may take, a step being some 40 ns.
+    package static let stepsPerCheck = 25_000
+    /// What it may take beside that for each value of the object: a value has seldom more schemas.
+    package static let stepsPerValue = 16
+    /// What the patterns of each check may take, a step being some 10 ns.
+    package static let patternStepsPerCheck = 100_000
+    /// What they may take beside that for each byte of the object's texts.
+    package static let patternStepsPerByte = 4
     /// How deeply schemas may apply, values and schemas counted together.
     static let maximumDepth = 768
     /// The longest pointer that is answered; it is cut at a property.
@@ -18,6 +24,9 @@ package final class SchemaChecker {
     private let matcher = RegularExpressionMatcher()
     private var steps = 0
     private var patternSteps = 0
+    private var root = JSONValue.null
+    /// Whether the budgets have what they may have for the object's size.
+    private var isExtended = false
     private var depth = 0
     private var isSpent = false
     /// From the innermost out.
@@ -29,8 +38,11 @@ package final class SchemaChecker {
     func check(_ value: JSONValue, _ tree: SchemaTree, from place: Int) -> SchemaViolation? {
         steps = Self.stepsPerCheck
         patternSteps = Self.patternStepsPerCheck
+        root = value
+        isExtended = false
         depth = 0
         isSpent = false
+        defer { root = .null }
         guard !takes(value, tree, place) else { return nil }
         let violation = SchemaViolation(pointer: pointer, fault.reason)
         path.removeAll(keepingCapacity: path.count < 128)
@@ -64,7 +76,33 @@ package final class SchemaChecker {
 
     private func spend(_ count: Int) -> Bool {
         steps -= count
-        return steps > 0
+        return steps > 0 || (extend() && steps > 0)
+    }
+
+    /// Adds what the object's size allows, once, where it is needed: most objects need none of it.
+    private func extend() -> Bool {
+        guard !isExtended else { return false }
+        isExtended = true
+        let size = Self.size(root)
+        steps += size.values * Self.stepsPerValue
+        patternSteps += size.textBytes * Self.patternStepsPerByte
+        return true
+    }
+
+    private static func size(_ value: JSONValue) -> (values: Int, textBytes: Int) {
+        var (values, textBytes) = (1, 0)
+        func add(_ inner: JSONValue) {
+            let size = Self.size(inner)
+            values += size.values
+            textBytes += size.textBytes
+        }
+        switch value {
+        case .null, .bool, .integer, .double, .number: break
+        case .string(let text): textBytes = text.utf8.count
+        case .array(let elements): for element in elements { add(element) }
+        case .object(let members): for (_, member) in members { add(member) }
+        }
+        return (values, textBytes)
     }
 
     // MARK: One value
@@ -77,9 +115,9 @@ package final class SchemaChecker {
         if let boolean = node.boolean { return boolean || fails(.never) }
         if let kinds = node.kinds, !kinds.takes(value) { return fails(.kinds(kinds)) }
         if let values = node.values {
-            guard spend(values.keys == nil ? values.values.count : SchemaKey.size(value)) else {
-                return spent()
-            }
+            // A long list is looked up by a hash; of a short one each may be compared to its end.
+            let comparisons = values.keys == nil ? values.values.count : 2
+            guard spend(comparisons * SchemaKey.size(value)) else { return spent() }
             guard values.takes(value) else { return fails(.values(values)) }
         }
         switch value {
@@ -118,7 +156,7 @@ package final class SchemaChecker {
 
     private func takes(_ text: String, text rules: TextRules) -> Bool {
         let bytes = text.utf8.count
-        guard spend(bytes / 64) else { return spent() }
+        guard spend(bytes / 16) else { return spent() }
         if rules.minimum > 0 || bytes > rules.maximum {
             let count = text.utf8.count { $0 & 0xC0 != 0x80 }
             if count < rules.minimum { return fails(.fewer(rules.minimum, "characters")) }
@@ -126,6 +164,7 @@ package final class SchemaChecker {
         }
         if let format = rules.format, !format.takes(text) { return fails(.format(format)) }
         guard let pattern = rules.pattern else { return true }
+        if patternSteps < RegularExpressionMatcher.stepsPerSearch { _ = extend() }
         switch matcher.search(pattern, in: text, steps: &patternSteps) {
         case .found: return true
         case .notFound: return fails(.pattern)
@@ -174,6 +213,7 @@ package final class SchemaChecker {
         var required = 0
         var hint = 0
         for (key, value) in object {
+            guard spend(1) else { return spent() }
             var inner = rules.rest
             if let place = rules.place(of: key, hint: hint) {
                 hint = place + 1
@@ -192,6 +232,7 @@ package final class SchemaChecker {
             }
         }
         guard required < rules.required else { return true }
+        guard spend(rules.properties.count) else { return spent() }
         _ = fails(.missing)
         let missing = rules.properties.first { $0.isRequired && object[$0.name] == nil }
         if let missing { path.append(.key(missing.name)) }

@@ -5,8 +5,13 @@ internal import RegularExpressions
 struct SchemaCompiler {
     /// How many schemas may apply to one value, each within the other.
     static let maximumHeight = 64
+    /// How many schemas may apply to one value, in all: what a `$ref` names counts each time. Some
+    /// 40 µs a value.
+    static let maximumApplications = 1000
     /// What all patterns of a schema may take of memory.
     static let maximumPatternBytes = 1 << 20
+    /// Of all patterns of a schema; see `RegularExpression.maximumFoldedCharacters`.
+    static let maximumFoldedCharacters = 4 * RegularExpression.maximumFoldedCharacters
 
     private static let annotations: TextSet = [
         "$schema", "$comment", "title", "description", "default", "examples", "deprecated",
@@ -19,9 +24,21 @@ struct SchemaCompiler {
     /// What is still to be found: the node, the pointer it names.
     private var references: [(node: Int, target: String)] = []
     private var patternBytes = 0
+    private var foldedCharacters = 0
+    private let isStored: Bool
 
-    static func compile(_ document: JSONValue) throws(SchemaError) -> SchemaTree {
-        var compiler = SchemaCompiler()
+    private init(isStored: Bool) { self.isStored = isStored }
+
+    /// - Parameters:
+    ///   - document: The schema.
+    ///   - isStored: It was accepted before: what it costs is bounded where it is applied.
+    /// - Returns: The schema, compiled.
+    /// - Throws: `SchemaError` with the place and the reason.
+    static func compile(
+        _ document: JSONValue,
+        isStored: Bool = false
+    ) throws(SchemaError) -> SchemaTree {
+        var compiler = SchemaCompiler(isStored: isStored)
         let root = try compiler.read(document, at: "")
         try compiler.resolve()
         let tree = SchemaTree(nodes: compiler.nodes.map { SchemaNode($0) }, root: root)
@@ -213,9 +230,17 @@ struct SchemaCompiler {
         }
         let pattern: RegularExpression
         do throws(RegularExpressionError) {
-            pattern = try RegularExpression(text)
+            pattern = try RegularExpression(text, isStored: isStored)
         } catch {
             throw SchemaError(pointer: pointer, error.description)
+        }
+        foldedCharacters += pattern.foldedCharacters
+        guard isStored || foldedCharacters <= Self.maximumFoldedCharacters else {
+            throw SchemaError(
+                pointer: pointer,
+                "(?i) applies to classes of more than \(Self.maximumFoldedCharacters) characters in"
+                    + " all patterns together; make them smaller"
+            )
         }
         patternBytes += pattern.weightBytes
         guard patternBytes <= Self.maximumPatternBytes else {
@@ -452,36 +477,46 @@ struct SchemaCompiler {
         }
     }
 
-    /// Refuses what would apply to one value without end, or too deeply.
-    private func measure() throws(SchemaError) {
-        var heights = [Int?](repeating: nil, count: nodes.count)
-        for place in nodes.indices { _ = try height(of: place, &heights, 0) }
+    /// How schemas apply to one value, one within the other.
+    private struct Measure {
+        var height = 0
+        /// How many in all, itself among them; saturates.
+        var applications = 1
     }
 
-    private func height(
+    /// Refuses what would apply to one value without end, too deeply or too often.
+    private func measure() throws(SchemaError) {
+        var measures = [Measure?](repeating: nil, count: nodes.count)
+        for place in nodes.indices { _ = try measure(of: place, &measures, 0) }
+    }
+
+    private func measure(
         of place: Int,
-        _ heights: inout [Int?],
+        _ measures: inout [Measure?],
         _ depth: Int
-    ) throws(SchemaError) -> Int {
-        if let height = heights[place] { return height }
+    ) throws(SchemaError) -> Measure {
+        if let measure = measures[place] { return measure }
         let pointer = nodes[place].pointer
-        guard depth < Self.maximumHeight else {
-            throw SchemaError(
-                pointer: pointer,
-                "schemas apply to one value too deeply, or in a loop"
-            )
-        }
-        var height = 0
+        let tooDeep = SchemaError(
+            pointer: pointer,
+            "schemas apply to one value too deeply, or in a loop"
+        )
+        guard depth < Self.maximumHeight else { throw tooDeep }
+        var measure = Measure()
         for inner in nodes[place].combined?.inPlace ?? [] {
-            height = max(height, try self.height(of: inner, &heights, depth + 1) + 1)
+            let inner = try self.measure(of: inner, &measures, depth + 1)
+            measure.height = max(measure.height, inner.height + 1)
+            measure.applications = min(measure.applications + inner.applications, 1 << 40)
         }
-        guard height < Self.maximumHeight else {
+        guard measure.height < Self.maximumHeight else { throw tooDeep }
+        guard isStored || measure.applications <= Self.maximumApplications else {
             throw SchemaError(
                 pointer: pointer,
-                "schemas apply to one value too deeply, or in a loop"
+                "more than \(Self.maximumApplications) schemas apply to one value, those that $ref"
+                    + " names counted each time; name each once"
             )
         }
-        heights[place] = height
-        return height
+        measures[place] = measure
+        return measure
     }
 }
