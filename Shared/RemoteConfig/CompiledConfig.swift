@@ -27,7 +27,7 @@ package final class CompiledConfig {
     package let version: Int
     private let app: String
     private let digest: Digest
-    private let conditions: [ConfigExpression]
+    private let conditions: [(name: String, expression: ConfigExpression)]
     private let parameters: [Parameter]
     private let noChange: [UInt8]
     private let matcher = RegularExpressionMatcher()
@@ -57,10 +57,10 @@ package final class CompiledConfig {
             used.formUnion(parameter.conditionalValues.lazy.map(\.condition))
         }
         var places: TextMap<Int> = [:]
-        var conditions: [ConfigExpression] = []
+        var conditions: [(name: String, expression: ConfigExpression)] = []
         for (name, expression) in template.conditions where used.contains(name) {
             places[name] = conditions.count
-            conditions.append(expression)
+            conditions.append((name, expression))
         }
         self.conditions = conditions
         parameters = template.parameters.map { Parameter($0, places) }
@@ -75,23 +75,59 @@ package final class CompiledConfig {
         )
     }
 
-    /// The answer to one fetch.
+    /// What may be done for a fetch before others have their turn: 0.2 ms. Ordinary templates need less.
+    package static let stepsAtOnce = 20_000
+    /// What may be done in one turn: 1 ms, and a condition may take as long again.
+    package static let stepsPerSlice = 100_000
+
+    /// Begins to evaluate the conditions for one fetch.
     ///
     /// - Parameters:
     ///   - fetch: What the app instance says.
-    ///   - ifNoneMatch: The header as it came, with or without quotes.
     ///   - now: The server's clock, which is `dateTime`.
-    /// - Returns: What to send, with status 200 whatever its state.
+    /// - Returns: An evaluation for `advance`.
+    package func evaluation(of fetch: ConfigFetch, now: Instant) -> ConfigEvaluation {
+        ConfigEvaluation(
+            ConfigCircumstances(fetch, now: now, digest: digest, matcher: matcher),
+            ConditionTruth(count: conditions.count)
+        )
+    }
+
+    /// Evaluates conditions until all are, or so many steps are taken.
+    ///
+    /// - Returns: Whether all are evaluated.
+    package func advance(_ evaluation: inout ConfigEvaluation, steps: Int) -> Bool {
+        let end = evaluation.circumstances.work + steps
+        while evaluation.next < conditions.count {
+            guard evaluation.circumstances.work < end else { return false }
+            let condition = conditions[evaluation.next]
+            let holds = evaluation.circumstances.hold(condition.expression)
+            if holds { evaluation.truth.set(evaluation.next) }
+            if evaluation.circumstances.isStopped { evaluation.stopped(condition.name) }
+            evaluation.next += 1
+        }
+        return true
+    }
+
+    /// The answer to one fetch, all at once.
     package func answer(
         to fetch: ConfigFetch,
         ifNoneMatch: [UInt8]?,
         now: Instant
     ) -> Answer {
-        var circumstances = ConfigCircumstances(fetch, now: now, digest: digest, matcher: matcher)
-        var truth = ConditionTruth(count: conditions.count)
-        for index in conditions.indices where circumstances.hold(conditions[index]) {
-            truth.set(index)
-        }
+        var evaluation = evaluation(of: fetch, now: now)
+        _ = advance(&evaluation, steps: .max / 2)
+        return answer(to: evaluation, ifNoneMatch: ifNoneMatch)
+    }
+
+    /// The answer to a fetch whose conditions are evaluated.
+    ///
+    /// - Parameters:
+    ///   - evaluation: Of all conditions.
+    ///   - ifNoneMatch: The header as it came, with or without quotes.
+    /// - Returns: What to send, with status 200 whatever its state.
+    package func answer(to evaluation: ConfigEvaluation, ifNoneMatch: [UInt8]?) -> Answer {
+        let truth = evaluation.truth
         let answer: RenderedAnswer
         if let known = rendered[truth] {
             answer = known
@@ -176,6 +212,27 @@ package final class CompiledConfig {
             case .inAppDefault, nil: return nil
             }
         }
+    }
+}
+
+/// The conditions of one version, evaluated for one fetch, as far as it has got. Confined to the loop
+/// of its `CompiledConfig`.
+package struct ConfigEvaluation: @unchecked Sendable {
+    fileprivate var circumstances: ConfigCircumstances
+    fileprivate var truth: ConditionTruth
+    fileprivate var next = 0
+    /// The first condition that took too long; it counts as false.
+    package private(set) var stoppedCondition: String?
+    package private(set) var stoppedCount = 0
+
+    fileprivate init(_ circumstances: ConfigCircumstances, _ truth: ConditionTruth) {
+        self.circumstances = circumstances
+        self.truth = truth
+    }
+
+    fileprivate mutating func stopped(_ name: String) {
+        stoppedCondition = stoppedCondition ?? name
+        stoppedCount += 1
     }
 }
 

@@ -5,15 +5,25 @@ internal import RegularExpressions
 
 /// One fetch as conditions look at it. What several of them ask for is worked out once.
 struct ConfigCircumstances {
-    /// What all patterns of one fetch may take together: 10 to 20 ms. With none left a pattern
-    /// counts as no match.
+    /// What the patterns and parts of all conditions of one fetch may take together: 10 ms. With none
+    /// left a condition that has any is false.
     static let stepsPerFetch = 1_000_000
+    /// What those of one condition may take: 1 ms. With none left it is false.
+    static let stepsPerCondition = 100_000
+    /// What a hash takes, for `work`.
+    private static let stepsPerHash = 50
 
     private let fetch: ConfigFetch
     private let now: Instant
     private let digest: Digest
     private let matcher: RegularExpressionMatcher
-    private var steps = ConfigCircumstances.stepsPerFetch
+    private var fetchSteps = ConfigCircumstances.stepsPerFetch
+    /// What is left for the condition.
+    private var steps = 0
+    /// Whether the last condition came to the end of its steps, and so is false.
+    private(set) var isStopped = false
+    /// What was done until now, in steps: that of all elements, whether or not it is bounded.
+    private(set) var work = 0
     private var appVersion: VersionNumbers??
     private var appBuild: VersionNumbers??
     private var operatingSystem: String??
@@ -35,7 +45,18 @@ struct ConfigCircumstances {
     }
 
     mutating func hold(_ expression: ConfigExpression) -> Bool {
-        for element in expression.elements where !holds(element) { return false }
+        let allowed = min(fetchSteps, Self.stepsPerCondition)
+        steps = allowed
+        isStopped = false
+        defer {
+            let spent = allowed - max(steps, 0)
+            fetchSteps -= spent
+            work += spent
+        }
+        for element in expression.elements {
+            work += 5
+            guard holds(element), !isStopped else { return false }
+        }
         return true
     }
 
@@ -58,12 +79,16 @@ struct ConfigCircumstances {
             return comparison.holds(opened, time.instant)
         case .dateTime(let comparison, let time): return comparison.holds(now, time.instant)
         case .installation(let ids):
+            work += ids.count
             guard let id = fetch.appInstanceID else { return false }
             return ids.holds(id)
         case .country(let codes):
+            work += codes.count
             guard let country = fetch.countryCode else { return false }
             return codes.contains { $0.utf8.count == country.utf8.count && country.begins($0) }
-        case .language(let tags): return speaks(tags)
+        case .language(let tags):
+            work += tags.count
+            return speaks(tags)
         case .operatingSystem(let name, let isWanted):
             guard let system = system() else { return false }
             return system.isSame(as: name) == isWanted
@@ -125,15 +150,21 @@ struct ConfigCircumstances {
         case .contains(let parts): return hasPart(of: parts, text) == true
         case .notContains(let parts): return hasPart(of: parts, text) == false
         case .exactlyMatches(let texts):
+            work += texts.count
             for wanted in texts where wanted.isSame(as: text) { return true }
             return false
         case .matches(let patterns):
+            var isOverdue = false
             for pattern in patterns {
                 switch matcher.search(pattern, in: text, steps: &steps) {
                 case .found: return true
-                case .notFound, .tookTooLong: continue
+                case .notFound: continue
+                case .tookTooLong:
+                    // One that takes too long on its own is no match; another may be one.
+                    isOverdue = true
                 }
             }
+            isStopped = isOverdue
             return false
         }
     }
@@ -141,10 +172,13 @@ struct ConfigCircumstances {
     /// Whether one of them stands in the text; `nil` where finding out takes too long, which makes the
     /// element false whatever it asks.
     private mutating func hasPart(of parts: [String], _ text: String) -> Bool? {
-        let cost = 1 + text.utf8.count / 8
+        let cost = 1 + text.utf8.count / 16
         for part in parts {
             steps -= cost
-            guard steps > 0 else { return nil }
+            guard steps > 0 else {
+                isStopped = true
+                return nil
+            }
             if text.hasPart(part) { return true }
         }
         return false
@@ -166,6 +200,7 @@ struct ConfigCircumstances {
         guard let id = fetch.appInstanceID else { return nil }
         for known in percentiles where known.seed.isSame(as: seed) { return known.value }
         if let seed, let known = morePercentiles[seed] { return known }
+        work += Self.stepsPerHash
         var message: [UInt8] = []
         message.reserveCapacity(id.utf8.count + 1 + (seed?.utf8.count ?? 0))
         if let seed {
@@ -231,7 +266,8 @@ extension String {
                     part.count <= text.count
                 else { return false }
                 return (0...text.count - part.count).contains { place in
-                    unsafe memcmp(start + place, wanted, part.count) == 0
+                    unsafe start[place] == wanted[0]
+                        && memcmp(start + place, wanted, part.count) == 0
                 }
             }
         }

@@ -122,15 +122,63 @@ struct ExpressionContext {
     /// looks at each once.
     static let maximumListedTexts = 200_000
 
+    /// Of all patterns of a template; see `RegularExpression.maximumFoldedCharacters`. A tenth of a
+    /// second.
+    static let maximumFoldedCharacters = 10 * RegularExpression.maximumFoldedCharacters
+    /// Of all patterns of a template, each searched once in a text of 50 bytes: what a fetch may take.
+    static let maximumStepsPerByte = ConfigCircumstances.stepsPerFetch / 50
+
     var zones = TimeZones()
     private(set) var patternBytes = 0
     private var elements = 0
     private var listedTexts = 0
+    private var foldedCharacters = 0
+    private var stepsPerByte = 0
+    private let isStored: Bool
 
-    /// - Returns: Whether there was room for it.
-    mutating func take(patternOf bytes: Int) -> Bool {
-        patternBytes += bytes
-        return patternBytes <= Self.maximumPatternBytes
+    /// - Parameter isStored: The template was published before: what its patterns cost is bounded where
+    ///   they are evaluated.
+    init(isStored: Bool = false) { self.isStored = isStored }
+
+    /// Compiles a pattern of a client template.
+    ///
+    /// - Throws: `PatternError` for what RE2 would refuse, and where the template's patterns together
+    ///   take too much.
+    mutating func pattern(_ text: String) throws(PatternError) -> RegularExpression {
+        let pattern = try serverPattern(text)
+        patternBytes += pattern.weightBytes
+        guard patternBytes <= Self.maximumPatternBytes else {
+            throw PatternError(
+                "the template's patterns are together larger than \(Self.maximumPatternBytes) bytes"
+                    + " when compiled,"
+            )
+        }
+        stepsPerByte += pattern.stepsPerByte
+        guard isStored || stepsPerByte <= Self.maximumStepsPerByte else {
+            throw PatternError(
+                "the template's patterns, or their classes of characters beyond U+00FF, are too many"
+                    + " for one fetch,"
+            )
+        }
+        return pattern
+    }
+
+    /// Compiles a pattern of a server template, where it is only checked.
+    mutating func serverPattern(_ text: String) throws(PatternError) -> RegularExpression {
+        let pattern: RegularExpression
+        do throws(RegularExpressionError) {
+            pattern = try RegularExpression(text, isStored: isStored)
+        } catch {
+            throw PatternError("a pattern is not RE2's (\(error.description))")
+        }
+        foldedCharacters += pattern.foldedCharacters
+        guard isStored || foldedCharacters <= Self.maximumFoldedCharacters else {
+            throw PatternError(
+                "the template's patterns apply (?i) to classes of more than"
+                    + " \(Self.maximumFoldedCharacters) characters together,"
+            )
+        }
+        return pattern
     }
 
     /// - Returns: Whether there was room for one more.
@@ -144,6 +192,13 @@ struct ExpressionContext {
         listedTexts += 1
         return listedTexts <= Self.maximumListedTexts
     }
+}
+
+/// Why a pattern cannot be used.
+struct PatternError: Error, Equatable, Sendable, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
 }
 
 /// Why a text is no expression that we take.

@@ -55,12 +55,18 @@ package struct ConfigTemplate: Sendable, Equatable {
 
     /// Reads and checks a template.
     ///
+    /// - Parameters:
+    ///   - json: The template.
+    ///   - namespace: Whose rules it is checked by.
+    ///   - isStored: It was published before: what its patterns cost is bounded where they are
+    ///     evaluated, and is no error here.
     /// - Throws: `ConfigTemplateError` with the place and the reason.
     package init(
         _ json: JSONValue,
-        namespace: ConfigNamespace
+        namespace: ConfigNamespace,
+        isStored: Bool = false
     ) throws(ConfigTemplateError) {
-        var reader = TemplateReader(namespace)
+        var reader = TemplateReader(namespace, isStored: isStored)
         object = try reader.template(json)
         versionDescription = reader.versionDescription
         conditions = reader.conditions

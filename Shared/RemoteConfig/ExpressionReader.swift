@@ -167,20 +167,11 @@ struct ExpressionReader {
             let constants = place
             var patterns: [RegularExpression] = []
             for text in try arguments(&context) {
-                let pattern: RegularExpression
-                do throws(RegularExpressionError) {
-                    pattern = try RegularExpression(text)
+                do throws(PatternError) {
+                    patterns.append(try context.pattern(text))
                 } catch {
-                    throw self.error("a pattern is not RE2's (\(error.description))", at: constants)
+                    throw self.error(error.description, at: constants)
                 }
-                guard context.take(patternOf: pattern.weightBytes) else {
-                    throw self.error(
-                        "the template's patterns are together larger than"
-                            + " \(ExpressionContext.maximumPatternBytes) bytes when compiled,",
-                        at: constants
-                    )
-                }
-                patterns.append(pattern)
             }
             return .matches(patterns)
         default:

@@ -1,5 +1,4 @@
 internal import JSON
-internal import RegularExpressions
 
 /// Checks a condition of a server template. The Admin SDKs evaluate it; nobody here does.
 enum ServerCondition {
@@ -10,7 +9,11 @@ enum ServerCondition {
     static let maximumTargetLength = 500
 
     /// - Throws: `ServerConditionError` with what is wrong.
-    static func check(_ value: JSONValue, depth: Int = 1) throws(ServerConditionError) {
+    static func check(
+        _ value: JSONValue,
+        _ context: inout ExpressionContext,
+        depth: Int = 1
+    ) throws(ServerConditionError) {
         guard depth <= maximumDepth else {
             throw ServerConditionError("conditions are nested more than \(maximumDepth) deep")
         }
@@ -29,10 +32,10 @@ enum ServerCondition {
             guard let inner = (members["conditions"] ?? []).array else {
                 throw ServerConditionError("\(name).conditions is no list")
             }
-            for condition in inner { try check(condition, depth: depth + 1) }
+            for condition in inner { try check(condition, &context, depth: depth + 1) }
         case "true", "false": try known(members, [], in: name)
         case "percent": try percent(members)
-        case "customSignal": try customSignal(members)
+        case "customSignal": try customSignal(members, &context)
         default: throw ServerConditionError("unknown condition \(name.shown)")
         }
     }
@@ -77,7 +80,10 @@ enum ServerCondition {
         return number
     }
 
-    private static func customSignal(_ members: JSONObject) throws(ServerConditionError) {
+    private static func customSignal(
+        _ members: JSONObject,
+        _ context: inout ExpressionContext
+    ) throws(ServerConditionError) {
         try known(
             members,
             ["customSignalOperator", "customSignalKey", "targetCustomSignalValues"],
@@ -111,10 +117,10 @@ enum ServerCondition {
         case "STRING_CONTAINS", "STRING_DOES_NOT_CONTAIN", "STRING_EXACTLY_MATCHES": break
         case "STRING_CONTAINS_REGEX":
             for text in texts {
-                do throws(RegularExpressionError) {
-                    _ = try RegularExpression(text)
+                do throws(PatternError) {
+                    _ = try context.serverPattern(text)
                 } catch {
-                    throw ServerConditionError("a pattern is not RE2's (\(error.description))")
+                    throw ServerConditionError(error.description)
                 }
             }
         case _ where comparisons.contains { name == "NUMERIC_\($0)" }:

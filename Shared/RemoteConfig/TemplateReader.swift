@@ -6,7 +6,7 @@ import JSON
 /// not published as a parameter that has no value.
 struct TemplateReader {
     private let namespace: ConfigNamespace
-    private var expressions = ExpressionContext()
+    private var expressions: ExpressionContext
     private var keys = TextSet()
     private var names = TextSet()
     private var valuesLength = 0
@@ -16,7 +16,10 @@ struct TemplateReader {
 
     var patternBytes: Int { expressions.patternBytes }
 
-    init(_ namespace: ConfigNamespace) { self.namespace = namespace }
+    init(_ namespace: ConfigNamespace, isStored: Bool) {
+        self.namespace = namespace
+        expressions = ExpressionContext(isStored: isStored)
+    }
 
     /// - Returns: `conditions`, `parameters` and `parameterGroups`.
     mutating func template(_ json: JSONValue) throws(ConfigTemplateError) -> JSONObject {
@@ -107,7 +110,7 @@ struct TemplateReader {
                 hasRule = true
                 result[member] = value
                 do throws(ServerConditionError) {
-                    try ServerCondition.check(value)
+                    try ServerCondition.check(value, &expressions)
                 } catch {
                     throw ConfigTemplateError(place, error.description)
                 }

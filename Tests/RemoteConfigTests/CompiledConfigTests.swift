@@ -41,6 +41,69 @@ struct CompiledConfigTests {
         "parameterGroups":{"g":{"parameters":{"of\\"group":{"defaultValue":{"value":"\\n"}}}}}}
         """
 
+    private func slowConfig(_ count: Int) throws -> CompiledConfig {
+        let slow = "app.customSignal['k'].matches(['(a+)+[bc]$'])"
+        let conditions = (0..<count).map { index -> JSONValue in
+            ["name": .string("c\(index)"), "expression": .string(slow)]
+        }
+        let last: JSONValue = [
+            "name": "last", "expression": "app.customSignal['k'].matches(['^a'])",
+        ]
+        let names = (0..<count).map { "c\($0)" } + ["last"]
+        let values = JSONObject(names.map { ($0, ["value": .string($0)]) })
+        let template: JSONValue = [
+            "conditions": .array(conditions + [last]),
+            "parameters": [
+                "p": ["defaultValue": ["value": "none"], "conditionalValues": .object(values)]
+            ],
+        ]
+        return try config(template.text)
+    }
+
+    private static let slowSignal =
+        #"{"customSignals":{"k":"\#(String(repeating: "a", count: 40))"}}"#
+
+    @Test(
+        "A condition that takes too long is false, counted by its name, and leaves the next its own"
+    )
+    func slowConditions() throws {
+        let config = try slowConfig(3)
+        var evaluation = config.evaluation(of: try fetch(Self.slowSignal), now: now)
+        #expect(config.advance(&evaluation, steps: 10_000_000))
+        #expect(evaluation.stoppedCount == 3)
+        #expect(evaluation.stoppedCondition == "c0")
+        let answer = config.answer(to: evaluation, ifNoneMatch: nil)
+        #expect(try entries(answer) == ["p": "last"])
+    }
+
+    @Test("All conditions of a fetch have a budget together")
+    func slowFetch() throws {
+        let config = try slowConfig(12)
+        var evaluation = config.evaluation(of: try fetch(Self.slowSignal), now: now)
+        #expect(config.advance(&evaluation, steps: 10_000_000))
+        #expect(evaluation.stoppedCount == 13)
+        #expect(try entries(config.answer(to: evaluation, ifNoneMatch: nil)) == ["p": "none"])
+    }
+
+    @Test("A fetch is evaluated in slices, and comes to the same")
+    func slices() throws {
+        let config = try slowConfig(5)
+        let fetch = try fetch(Self.slowSignal)
+        var evaluation = config.evaluation(of: fetch, now: now)
+        var slices = 1
+        while !config.advance(&evaluation, steps: CompiledConfig.stepsPerSlice) { slices += 1 }
+        #expect(slices >= 5)
+        #expect(
+            config.answer(to: evaluation, ifNoneMatch: nil)
+                == config.answer(to: fetch, ifNoneMatch: nil, now: now)
+        )
+        // What is ordinary needs one.
+        let plain = try self.config(Self.template)
+        var quick = plain.evaluation(of: fetch, now: now)
+        #expect(plain.advance(&quick, steps: CompiledConfig.stepsAtOnce))
+        #expect(quick.stoppedCondition == nil)
+    }
+
     /// The first condition in the template's order that is true wins, whatever a parameter's order.
     @Test(arguments: [
         ("{}", #"{"welcome":"hello","own":"1","of\"group":"\n"}"#),

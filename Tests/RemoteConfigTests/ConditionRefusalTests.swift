@@ -163,6 +163,74 @@ struct ConditionRefusalTests {
         )
     }
 
+    @Test(
+        "A pattern that takes too long to compile is refused by its condition, and served if stored"
+    )
+    func compileTime() throws {
+        let slow = "(?i)" + String(repeating: "[\u{100}-\u{10FFFF}]", count: 5)
+        let client: JSONValue = [
+            "conditions": [
+                [
+                    "name": "slow",
+                    "expression": .string("app.version.matches(['\(slow)', '^2'])"),
+                ]
+            ],
+            "parameters": [
+                "p": [
+                    "defaultValue": ["value": "no"],
+                    "conditionalValues": ["slow": ["value": "yes"]],
+                ]
+            ],
+        ]
+        let error = #expect(throws: ConfigTemplateError.self) {
+            try ConfigTemplate(client, namespace: .firebase)
+        }
+        #expect(error?.description.hasPrefix("condition slow: a pattern is not RE2's (") == true)
+        let stored = try ConfigTemplate(client, namespace: .firebase, isStored: true)
+        #expect(stored.object["conditions"] == client["conditions"])
+        let server: JSONValue = [
+            "conditions": [
+                [
+                    "name": "slow",
+                    "condition": [
+                        "customSignal": [
+                            "customSignalOperator": "STRING_CONTAINS_REGEX",
+                            "customSignalKey": "k", "targetCustomSignalValues": [.string(slow)],
+                        ]
+                    ],
+                ]
+            ]
+        ]
+        let other = #expect(throws: ConfigTemplateError.self) {
+            try ConfigTemplate(server, namespace: .server)
+        }
+        #expect(other?.description.hasPrefix("condition slow: a pattern is not RE2's (") == true)
+        _ = try ConfigTemplate(server, namespace: .server, isStored: true)
+    }
+
+    @Test("Patterns that are small each have a budget together, for compiling and for a fetch")
+    func sharedPatternBudgets() throws {
+        // Two whole ranges each.
+        let folds = "'(?i)[\u{100}-\u{10FFFF}]{1}[\u{100}-\u{10FFFF}]'"
+        func expression(_ pattern: String, _ count: Int) -> String {
+            let patterns = Array(repeating: pattern, count: count).joined(separator: ", ")
+            return "app.version.matches([\(patterns)])"
+        }
+        var error = #expect(throws: ConfigTemplateError.self) {
+            try template([expression(folds, 21)])
+        }
+        #expect(
+            error?.description.hasPrefix("condition c0: the template's patterns apply (?i)") == true
+        )
+        let members = (0..<240).map { String(Unicode.Scalar(0x100 + 2 * $0) ?? "a") }.joined()
+        let costly = "'[\(members)]'"
+        _ = try template([expression(costly, 1000)])
+        error = #expect(throws: ConfigTemplateError.self) {
+            try template([expression(costly, 1000), expression(costly, 1000)])
+        }
+        #expect(error?.description.hasPrefix("condition c1: the template's patterns, or") == true)
+    }
+
     @Test("Patterns that are small as text and large when compiled have a budget in each template")
     func patternBudget() throws {
         func template(_ count: Int) throws -> ConfigTemplate {
