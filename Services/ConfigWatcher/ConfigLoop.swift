@@ -22,7 +22,13 @@ struct ConfigLoop: Sendable {
         _ runtime: ServiceRuntime
     ) {
         let (loop, database) = (rooms.loop, rooms.database)
-        let memory = ConfigMemory(.postgres(database), on: loop, log: runtime.log)
+        let pool = FairPool(on: loop)
+        let memory = ConfigMemory(
+            .postgres(database),
+            compilingIn: pool,
+            on: loop,
+            log: runtime.log
+        )
         let streams = ConfigStreams(
             { apps in
                 try await database.configAnnouncements.latest(
@@ -47,6 +53,12 @@ struct ConfigLoop: Sendable {
                 notes: notes,
                 figures: ConfigFigures(runtime.metrics),
                 turns: PublishTurns(on: loop),
+                fetchTurns: FairTurns(on: loop),
+                pool: pool,
+                stopped: StoppedConditions(
+                    runtime.metrics.counter(.configConditionsStopped),
+                    log: runtime.log
+                ),
                 document: OpenAPIDocument.bytes(withOperations: !runtime.operations.isApart)
             )
         ]

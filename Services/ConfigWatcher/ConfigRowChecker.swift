@@ -96,7 +96,7 @@ actor ConfigRowChecker: ServicePart {
             return .refused("the description is longer than 1024 characters")
         }
         do {
-            let template = try await LargeWork.run(ofBytes: text.utf8.count, on: loop) {
+            let template = try await loop.blocking {
                 try FirebaseSurface.template(Array(text.utf8), namespace).object
             }
             return .holds(as: template)

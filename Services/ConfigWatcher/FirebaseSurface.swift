@@ -22,6 +22,11 @@ struct FirebaseSurface: Surface {
     let notes: FetchNotes
     let figures: ConfigFigures
     let turns: PublishTurns
+    /// In which conditions of apps are evaluated that take long.
+    let fetchTurns: FairTurns
+    /// In which templates are compiled.
+    let pool: FairPool
+    let stopped: StoppedConditions
     /// What `/openapi.json` answers.
     let document: [UInt8]
 
@@ -92,6 +97,8 @@ struct FirebaseSurface: Surface {
                 .invalid("The version must be older than the current one, which is \(current).")
             case let error as ConfigVersionsExhausted: .invalid("\(error)")
             case is ConfigUnavailable: .unavailable
+            case is FairTurnsFull:
+                .throttled(retryAfterSeconds: FairTurnsFull.retryAfterSeconds)
             default: nil
             }
         return known?.response

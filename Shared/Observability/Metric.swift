@@ -327,6 +327,11 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Fetches of remote config that were answered or throttled, by state."
     )
+    package static let configConditionsStopped = Metric(
+        "config_conditions_stopped_total",
+        .counter,
+        "Conditions that took too long to evaluate in a fetch, and so counted as false."
+    )
     package static let configStreams = Metric(
         "config_streams",
         .gauge,

@@ -12,7 +12,7 @@ extension ConfigMemory.Known {
     ) throws -> (known: ConfigMemory.Known, weight: Int) {
         let template: ConfigTemplate
         do throws(ConfigTemplateError) {
-            template = try ConfigTemplate(json, namespace: .firebase)
+            template = try ConfigTemplate(json, namespace: .firebase, isStored: true)
         } catch {
             throw StoredTemplateRefused(app: app, version: version, reason: error.description)
         }

@@ -59,6 +59,7 @@ final class ConfigMemory: @unchecked Sendable {
     private let source: ConfigSource
     private let bounds: Bounds
     private let loop: EventLoop
+    private let pool: FairPool
     private let log: Log
     private var entries: [String: Entry] = [:]
     private var weight = 0
@@ -74,12 +75,14 @@ final class ConfigMemory: @unchecked Sendable {
     init(
         _ source: ConfigSource,
         within bounds: Bounds = Bounds(),
+        compilingIn pool: FairPool? = nil,
         on loop: EventLoop,
         log: Log
     ) {
         self.source = source
         self.bounds = bounds
         self.loop = loop
+        self.pool = pool ?? FairPool(on: loop)
         self.log = log
     }
 
@@ -230,7 +233,7 @@ final class ConfigMemory: @unchecked Sendable {
         return true
     }
 
-    /// A large template is compiled on libuv's pool: others' fetches do not wait for it.
+    /// A template is compiled on the pool: others' fetches do not wait for it.
     private func compiled(
         _ current: ConfigSource.Current?,
         of app: String
@@ -238,7 +241,7 @@ final class ConfigMemory: @unchecked Sendable {
         guard let (version, json) = current else {
             return (Known(version: 0, config: nil), 256)
         }
-        return try await LargeWork.run(ofBytes: json.weightBytes, on: loop) {
+        return try await pool.run(of: app) {
             try Known.compiled(json, version: version, of: app)
         }
     }

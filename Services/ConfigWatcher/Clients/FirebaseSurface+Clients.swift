@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import PushCore
@@ -80,12 +81,57 @@ extension FirebaseSurface {
         let header = request.header("if-none-match")
         let (app, createdAt) = (caller.appID, caller.fieldsVersion.createdAt)
         if let known = memory.remembered(app, createdAt: createdAt) {
-            return .now(answer(to: fetch, ifNoneMatch: header, of: app, known))
+            return evaluate(fetch, ifNoneMatch: header, of: app, known)
         }
         return .later {
             let known = try await memory.config(of: app, createdAt: createdAt)
-            return answer(to: fetch, ifNoneMatch: header, of: app, known)
+            return try await evaluate(fetch, ifNoneMatch: header, of: app, known).response()
         }
+    }
+
+    /// Conditions that take long are evaluated in the app's turns.
+    private func evaluate(
+        _ fetch: ConfigFetch,
+        ifNoneMatch header: String?,
+        of app: String,
+        _ known: ConfigMemory.Known
+    ) -> HTTPPromptAnswer {
+        guard let config = known.config else {
+            return .now(
+                response(to: fetch, CompiledConfig.noTemplate(app: app), of: app, known.version)
+            )
+        }
+        let etag = header.map { Array($0.utf8) }
+        var evaluation = config.evaluation(of: fetch, now: .now())
+        if !fetchTurns.isBusy(app),
+            config.advance(&evaluation, steps: CompiledConfig.stepsAtOnce)
+        {
+            return .now(answer(to: fetch, evaluation, config, ifNoneMatch: etag, of: app))
+        }
+        return .later { [evaluation] in
+            try await finish(evaluation, of: fetch, ifNoneMatch: etag, of: app, known)
+        }
+    }
+
+    /// Evaluates the rest, in turns.
+    private func finish(
+        _ begun: ConfigEvaluation,
+        of fetch: ConfigFetch,
+        ifNoneMatch etag: [UInt8]?,
+        of app: String,
+        _ known: ConfigMemory.Known
+    ) async throws -> HTTPServerResponse {
+        guard let config = known.config else { throw ConfigUnavailable() }
+        var evaluation = begun
+        if fetchTurns.isBusy(app) {
+            try await fetchTurns.begin(app)
+        } else {
+            try await fetchTurns.next(app)
+        }
+        while !config.advance(&evaluation, steps: CompiledConfig.stepsPerSlice) {
+            try await fetchTurns.next(app)
+        }
+        return answer(to: fetch, evaluation, config, ifNoneMatch: etag, of: app)
     }
 
     /// - Throws: 429 where he has had his fetches of this hour.
@@ -105,18 +151,24 @@ extension FirebaseSurface {
 
     private func answer(
         to fetch: ConfigFetch,
-        ifNoneMatch header: String?,
-        of app: String,
-        _ known: ConfigMemory.Known
+        _ evaluation: ConfigEvaluation,
+        _ config: CompiledConfig,
+        ifNoneMatch etag: [UInt8]?,
+        of app: String
     ) -> HTTPServerResponse {
-        let answer =
-            known.config?.answer(
-                to: fetch,
-                ifNoneMatch: header.map { Array($0.utf8) },
-                now: .now()
-            ) ?? CompiledConfig.noTemplate(app: app)
+        stopped.count(evaluation, of: app, version: config.version)
+        let answer = config.answer(to: evaluation, ifNoneMatch: etag)
+        return response(to: fetch, answer, of: app, config.version)
+    }
+
+    private func response(
+        to fetch: ConfigFetch,
+        _ answer: CompiledConfig.Answer,
+        of app: String,
+        _ version: Int
+    ) -> HTTPServerResponse {
         figures.fetched(answer.state)
-        if let instance = fetch.appInstanceID { notes.note(app, instance, version: known.version) }
+        if let instance = fetch.appInstanceID { notes.note(app, instance, version: version) }
         return HTTPServerResponse(
             status: 200,
             headers: ["Content-Type": "application/json; charset=UTF-8", "ETag": answer.etag],

@@ -166,7 +166,9 @@ extension FirebaseSurface {
         else { throw FirebaseError.invalid("format must be JSON, PLIST or XML") }
         let stored = try await database.config.version(call.app, call.namespace.rawValue)
         let template =
-            try stored?.template.map { try ConfigTemplate($0, namespace: call.namespace) } ?? .empty
+            try stored?.template.map {
+                try ConfigTemplate($0, namespace: call.namespace, isStored: true)
+            } ?? .empty
         return HTTPServerResponse(
             status: 200,
             headers: [
@@ -185,7 +187,7 @@ extension FirebaseSurface {
     ) async throws -> HTTPServerResponse {
         let isValidation = try Self.isValidation(request)
         let (body, namespace) = (request.body, call.namespace)
-        let template = try await LargeWork.run(ofBytes: body.count, on: loop) {
+        let template = try await pool.run(of: call.app) {
             try Self.template(body, namespace)
         }
         guard let expected = Self.expected(request, call) else {
