@@ -35,6 +35,7 @@ struct IngestLoop: Sendable {
         )
         let intake = Intake(
             loop: loop,
+            turns: FairTurns(on: loop),
             types: types,
             producer: producer,
             topics: configuration.topics,

@@ -1,5 +1,6 @@
 import Cryptography
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import JSONSchema
@@ -140,6 +141,7 @@ struct AtlasSurface: Surface {
         try intake.checkQuota(caller)
         var request = request
         try await request.decodeBody(of: intake)
+        try await intake.turns.begin(caller.appID)
         let insert = try AtlasInsert(request.body, isMany: action == .insertMany)
         let type = try await intake.type(insert.collection, of: caller)
         let isExtended = request.mediaType == "application/ejson"
@@ -197,9 +199,9 @@ struct AtlasSurface: Surface {
         )
         var ids: [String] = []
         let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
-        var breather = Breather(on: intake.loop)
+        var work = FairWork(of: caller.appID, in: intake.turns)
         for (index, document) in insert.documents.enumerated() {
-            await breather.breathe()
+            try await work.breathe()
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(document) {
                     ObjectID.make(at: .now(), random: .random(in: 0...UInt64.max))

@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import JSONSchema
@@ -84,6 +85,7 @@ struct CloudEventsSurface: Surface {
         let mode = try Self.mode(of: request)
         var request = request
         try await request.decodeBody(of: intake)
+        try await intake.turns.begin(caller.appID)
         let events = try Self.events(of: request, mode)
         let write = try await check(events, caller)
         try await intake.write(
@@ -167,9 +169,9 @@ struct CloudEventsSurface: Surface {
         var write = IntakeWrite()
         var refused = RefusedEvents()
         let (now, checker) = (Instant.now(), SchemaChecker())
-        var breather = Breather(on: intake.loop)
+        var work = FairWork(of: caller.appID, in: intake.turns)
         for (index, event) in events.enumerated() {
-            await breather.breathe()
+            try await work.breathe()
             let type: KnownType
             do {
                 type = try await intake.type(try event.get().type, of: caller)

@@ -40,6 +40,8 @@ struct IntakeWrite: Sendable {
 /// Authority: an object is accepted once all in-sync replicas have it, and never before.
 struct Intake: Sendable {
     let loop: EventLoop
+    /// In which apps' objects are checked.
+    let turns: FairTurns
     let types: TypeDirectory
     let producer: KafkaProducer
     let topics: KafkaTopics

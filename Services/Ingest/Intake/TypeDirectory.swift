@@ -48,6 +48,7 @@ actor TypeDirectory {
     private static let maximumApps = 10_000
 
     private let database: PushDatabase
+    private let pool: FairPool
     private let log: Log
     private var entries: [String: Entry] = [:]
     private var readings: [String: (flight: Flight<TextMap<KnownType>>, notices: Int)] = [:]
@@ -57,6 +58,7 @@ actor TypeDirectory {
     init(_ database: PushDatabase, on loop: EventLoop, log: Log) {
         self.database = database
         self.loop = loop
+        pool = FairPool(on: loop)
         self.log = log
     }
 
@@ -137,7 +139,7 @@ actor TypeDirectory {
                 (same.builtIn != nil) == (stored.app == nil)
             {
                 types[stored.name] = same
-            } else if let type = compiled(stored) {
+            } else if let type = try await compiled(stored, of: app) {
                 types[stored.name] = type
             }
         }
@@ -148,20 +150,23 @@ actor TypeDirectory {
         return types
     }
 
-    private func compiled(_ stored: StoredIngestType) -> KnownType? {
+    private func compiled(_ stored: StoredIngestType, of app: String) async throws -> KnownType? {
         if stored.app == nil {
             guard let type = BuiltInIngestType(rawValue: stored.name) else { return nil }
             return BuiltInSchemas.known(type, version: stored.version)
         }
-        do throws(SchemaError) {
-            let schema = try ObjectSchema(stored.schema?.bytes ?? [], type: stored.name)
+        do {
+            let (document, name) = (stored.schema, stored.name)
+            let schema = try await pool.run(of: app) {
+                try ObjectSchema(document?.bytes ?? [], type: name, isStored: true)
+            }
             return KnownType(
                 name: stored.name,
                 version: stored.version,
                 schema: schema,
                 builtIn: nil
             )
-        } catch {
+        } catch let error as SchemaError {
             // `put` had it compiled: somebody else wrote it, or a later version did.
             log.error(
                 "the schema of a type cannot be used",

@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import JSONSchema
@@ -80,9 +81,10 @@ struct NativeSurface: Surface {
         try intake.checkQuota(caller)
         var request = request
         try await request.decodeBody(of: intake)
+        try await intake.turns.begin(caller.appID)
         let batch = try NativeBatch(request)
         var answer = NativeAnswer()
-        let block = await check(batch, of: type, caller, &answer)
+        let block = try await check(batch, of: type, caller, &answer)
         let count = block.count
         try await intake.write(
             IntakeWrite(block: consume block),
@@ -99,7 +101,7 @@ struct NativeSurface: Surface {
         of type: KnownType,
         _ caller: Caller,
         _ answer: inout NativeAnswer
-    ) async -> KafkaRecordBlock {
+    ) async throws -> KafkaRecordBlock {
         var block = KafkaRecordBlock(
             topic: intake.topics.ingest(type.name),
             headers: Intake.headers(
@@ -115,9 +117,9 @@ struct NativeSurface: Surface {
             checker: SchemaChecker(),
             isExtended: batch.isExtended
         )
-        var breather = Breather(on: intake.loop)
+        var work = FairWork(of: caller.appID, in: intake.turns)
         for (index, object) in batch.objects.enumerated() {
-            await breather.breathe()
+            try await work.breathe()
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(try object.get())
                 guard answer.accept(id) else { continue }
@@ -166,6 +168,13 @@ extension HTTPProblem {
                 status: 429,
                 detail:
                     "the app has sent as many objects as it may a minute; try again in \(seconds) s",
+                headers: ["Retry-After": String(seconds)]
+            )
+        case is FairTurnsFull:
+            let seconds = FairTurnsFull.retryAfterSeconds
+            self.init(
+                status: 429,
+                detail: "too much of the app waits to be checked; try again in \(seconds) s",
                 headers: ["Retry-After": String(seconds)]
             )
         case IntakeRefusal.unknownType(let name):

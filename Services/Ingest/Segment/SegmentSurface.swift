@@ -1,4 +1,5 @@
 import Door
+import EventLoop
 import HTTPServer
 import JSON
 import JSONSchema
@@ -115,10 +116,11 @@ struct SegmentSurface: Surface {
         try intake.checkQuota(caller)
         var request = request
         try await request.decodeBody(of: intake)
+        try await intake.turns.begin(caller.appID)
         let items = try Self.items(of: request.body, kind)
         var write = IntakeWrite()
         let types = try await types(of: caller)
-        let objects = await check(items, kind, types, caller, into: &write)
+        let objects = try await check(items, kind, types, caller, into: &write)
         try await intake.write(
             write,
             objects: objects,
@@ -177,12 +179,12 @@ struct SegmentSurface: Surface {
         _ types: [SegmentItem.Kind: KnownType],
         _ caller: Caller,
         into write: inout IntakeWrite
-    ) async -> Int {
+    ) async throws -> Int {
         let (now, checker) = (Instant.now(), SchemaChecker())
         var objects = 0
-        var breather = Breather(on: intake.loop)
+        var work = FairWork(of: caller.appID, in: intake.turns)
         for item in items {
-            await breather.breathe()
+            try await work.breathe()
             do throws(RefusedObject) {
                 let item = try SegmentItem(item, kind)
                 guard let type = types[item.kind] else { continue }
