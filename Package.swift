@@ -338,7 +338,8 @@ let package = Package(
                 "EventLoop",
             ],
             exclude: [
-                "JavaScript", "firebase_client.py", "ingest_client.py", "ingest_proxy.py",
+                "JavaScript", "cognito_client.py", "firebase_client.py", "ingest_client.py",
+                "ingest_proxy.py",
                 "rights-ingest.md", "leancloud_client.py", "rights.md",
                 "rights-config.md", "rights-secure.md", "secure_client.py",
             ]
