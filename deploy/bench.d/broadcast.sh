@@ -3,6 +3,7 @@
 
 bench_broadcast() {
     local size name app broadcasts=0
+    ensure_packages nghttp2-client
     use_stack
     start_apns constant
     start_apns goaway 1000

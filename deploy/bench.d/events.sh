@@ -4,6 +4,7 @@
 
 bench_events() {
     local size app rate runs=0 broadcasts=0 count=100000 rounds=$rounds
+    ensure_packages nghttp2-client
     use_stack
     start_apns constant
     size="$(printf '%s\n' "${sizes[@]}" | sort -n | tail -n 1)"

@@ -21,6 +21,7 @@ start_stack() {
     bench="$bin/carillon-bench"
     stack="$run_folder/stack"
     mkdir -p "$stack"
+    ensure_packages "${server_packages[@]}" openssl
     # As one would run it, but smaller.
     start_postgres "$run_folder/stack-postgres" fsync=on full_page_writes=on shared_buffers=1GB \
         max_wal_size=8GB
@@ -123,6 +124,7 @@ books_since() {
 start_apns() {
     local name="$1" keepalive="${2:-100000000}" log="off" folder="$stack/nginx-$1"
     if [[ -n "${nginx_pid[$name]:-}" ]]; then return; fi
+    ensure_packages nginx
     nginx_port[$name]="$(free_port)"
     nginx_status[$name]="$(free_port)"
     if [[ -n "${3:-}" ]]; then log="$3 path buffer=64k flush=1s"; fi
