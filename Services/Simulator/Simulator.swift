@@ -62,11 +62,10 @@ func makeParts(
         certificate,
         [.http2]
     )
-    let control = try HTTPServer(
+    let control = try runtime.makeServer(
         HTTPServerConfiguration(host: configuration.host, port: configuration.controlPort),
-        loops: [runtime.mainLoop],
-        log: runtime.log,
-        metrics: runtime.metrics
+        for: .service(share: 3),
+        loops: [runtime.mainLoop]
     ) { _ in
         var router = Router()
         router.addOperationsRoutes(runtime)
@@ -123,11 +122,11 @@ private func providerServer(
     server.http2.maxConcurrentStreams = 1
     // The sandbox's port is logged under a message of its own.
     let log = entrance == .sandbox ? Log.disabled : runtime.log
-    return try HTTPServer(
+    return try runtime.makeServer(
         server,
+        for: .service(share: 3),
         loops: [runtime.mainLoop],
-        log: log,
-        metrics: runtime.metrics
+        log: log
     ) { _ in
         var router = Router()
         addProviderRoutes(to: &router, core, by: entrance)

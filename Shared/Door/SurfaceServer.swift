@@ -20,11 +20,10 @@ package struct SurfaceServer: ServicePart {
         in runtime: ServiceRuntime,
         surfaces: (LoopRooms) -> [any Surface]
     ) throws {
-        server = try HTTPServer(
+        server = try runtime.makeServer(
             configuration,
-            loops: runtime.loops,
-            log: runtime.log,
-            metrics: runtime.metrics
+            for: .service(),
+            loops: runtime.loops
         ) { loop in
             var router = Router()
             router.log = runtime.log

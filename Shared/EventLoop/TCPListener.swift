@@ -2,12 +2,29 @@ internal import CUV
 internal import Glibc
 
 /// Listens on one address and hands out each connection as a `TCPStream` of the same loop.
-/// Confined to its loop's thread.
-@safe
-package final class TCPListener: LoopHandle {
-    private var onAccept: ((TCPStream) -> Void)?
-    /// The port that is bound: the one asked for, or what the kernel chose for 0.
+/// Confined to its loop's thread. While it is open the loop holds it.
+///
+/// It accepts by itself, not by `uv_listen`: libuv 1.44 retries a failed `accept` without end, so a
+/// process without descriptors would never leave that call. Here an error pauses the listener: it
+/// stops watching its descriptor, and a timer resumes it. Connections wait in the backlog meanwhile.
+package final class TCPListener {
+    package let loop: EventLoop
+    /// The bound port: the requested one, or the kernel's choice for 0.
     package private(set) var port = 0
+    /// Called for each pause after an error that is not one connection's own, like EMFILE.
+    package var onPause: ((EventLoopError) -> Void)?
+
+    private var onAccept: ((TCPStream) -> Void)?
+    private var descriptor: Int32 = -1
+    private var watch: DescriptorWatch?
+    private var timer: LoopTimer?
+    private var backoff = TCPListener.shortestPause
+
+    /// The rest of the backlog waits for the loop's next turn, so that a flood of connections does
+    /// not delay those that are open.
+    private static let acceptedPerTurn = 64
+    private static let shortestPause: Duration = .milliseconds(10)
+    private static let longestPause: Duration = .seconds(1)
 
     /// Binds and listens. On the loop only. A host name is looked up, which blocks.
     ///
@@ -28,77 +45,130 @@ package final class TCPListener: LoopHandle {
         on loop: EventLoop,
         onAccept: @escaping (TCPStream) -> Void
     ) throws {
+        loop.checkIsolated()
+        self.loop = loop
         self.onAccept = onAccept
-        super.init(UV_TCP, on: loop)
-        try unsafe withResolved(host, port) { address throws in
-            try unsafe open(address, sharesPort: sharesPort, backlog: backlog)
+        descriptor = try unsafe withResolved(host, port) { address throws in
+            try unsafe openListener(address, sharesPort: sharesPort, backlog: backlog)
         }
-    }
-
-    private func open(
-        _ address: UnsafePointer<sockaddr>,
-        sharesPort: Bool,
-        backlog: Int32
-    ) throws {
-        let tcp = unsafe pointer(as: uv_tcp_t.self)
-        let family = unsafe UInt32(address.pointee.sa_family)
-        try check(unsafe uv_tcp_init_ex(loop.uv, tcp, family), "uv_tcp_init_ex")
-        adopt()
         do {
-            if sharesPort {
-                var descriptor: Int32 = -1
-                var on: Int32 = 1
-                unsafe uv_fileno(pointer(as: uv_handle_t.self), &descriptor)
-                let length = socklen_t(MemoryLayout<Int32>.size)
-                let status = unsafe setsockopt(
-                    descriptor,
-                    SOL_SOCKET,
-                    SO_REUSEPORT,
-                    &on,
-                    length
-                )
-                try check(status == 0 ? 0 : -errno, "SO_REUSEPORT")
-            }
-            try check(unsafe uv_tcp_bind(tcp, address, 0), "bind")
-            let stream = unsafe pointer(as: uv_stream_t.self)
-            let status = unsafe uv_listen(stream, backlog) { stream, status in
-                guard let listener = unsafe TCPListener.from(stream?.pointee.data) else { return }
-                listener.accept(status)
-            }
-            try check(status, "listen")
-            port = try boundPort()
+            self.port = try boundPort(of: descriptor)
         } catch {
-            close()
+            Glibc.close(descriptor)
             throw error
         }
+        let watch = loop.watch(descriptor) { _ in self.acceptWaiting() }
+        self.watch = watch
+        watch.interest = .readable
     }
 
-    private func accept(_ status: Int32) {
-        guard status == 0, let stream = try? TCPStream(acceptedFrom: self) else { return }
+    /// Ends it; no callback comes after this. Calling it again changes nothing.
+    package func close() {
+        guard let watch else { return }
+        watch.close()
+        self.watch = nil
+        timer?.cancel()
+        timer = nil
+        Glibc.close(descriptor)
+        onAccept = nil
+        onPause = nil
+    }
+
+    /// Ends a pause early, as when a descriptor was just closed.
+    package func resume() {
+        guard let timer, let watch else { return }
+        timer.cancel()
+        self.timer = nil
+        watch.interest = .readable
+    }
+
+    private func acceptWaiting() {
+        for _ in 0..<Self.acceptedPerTurn {
+            guard watch != nil, timer == nil else { return }
+            let accepted = carillon_accept(descriptor)
+            guard accepted < 0 else {
+                backoff = Self.shortestPause
+                admit(accepted)
+                continue
+            }
+            switch errno {
+            case EAGAIN: return
+            // Errors of the one connection that was next (`man accept`).
+            case EINTR, ECONNABORTED, EPERM, EPROTO, ENOPROTOOPT, EOPNOTSUPP, ENETDOWN, ENONET,
+                ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT:
+                continue
+            default: return pause(EventLoopError(status: -errno, call: "accept"))
+            }
+        }
+    }
+
+    private func admit(_ accepted: Int32) {
+        guard let stream = try? TCPStream(adopting: accepted, on: loop) else { return }
         guard let onAccept else { return stream.close() }
         onAccept(stream)
     }
 
-    private func boundPort() throws -> Int {
-        var storage = sockaddr_storage()
-        var length = Int32(MemoryLayout<sockaddr_storage>.size)
-        return try unsafe withUnsafeMutablePointer(to: &storage) { pointer in
-            let address = UnsafeMutableRawPointer(pointer)
-            try check(
-                unsafe uv_tcp_getsockname(
-                    self.pointer(as: uv_tcp_t.self),
-                    address.assumingMemoryBound(to: sockaddr.self),
-                    &length
-                ),
-                "getsockname"
-            )
-            // sin_port and sin6_port lie at the same place.
-            let inet = unsafe address.assumingMemoryBound(to: sockaddr_in.self)
-            return unsafe Int(UInt16(bigEndian: inet.pointee.sin_port))
-        }
+    private func pause(_ error: EventLoopError) {
+        guard let watch, timer == nil else { return }
+        watch.interest = []
+        timer = loop.schedule(after: backoff) { [self] in resume() }
+        backoff = min(backoff * 2, Self.longestPause)
+        onPause?(error)
     }
+}
 
-    override func willClose() { onAccept = nil }
+/// - Returns: A listening socket that does not block.
+private func openListener(
+    _ address: UnsafePointer<sockaddr>,
+    sharesPort: Bool,
+    backlog: Int32
+) throws -> Int32 {
+    let family = unsafe Int32(address.pointee.sa_family)
+    let flags = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+    let descriptor = socket(family, flags, 0)
+    try check(descriptor, "socket")
+    do {
+        func set(_ level: Int32, _ option: Int32, _ value: Int32) throws {
+            var value = value
+            let size = socklen_t(MemoryLayout<Int32>.size)
+            try check(unsafe setsockopt(descriptor, level, option, &value, size), "setsockopt")
+        }
+        try set(SOL_SOCKET, SO_REUSEADDR, 1)
+        if sharesPort { try set(SOL_SOCKET, SO_REUSEPORT, 1) }
+        // One socket for both families, whatever the system's default is.
+        if family == AF_INET6 { try set(Int32(IPPROTO_IPV6), IPV6_V6ONLY, 0) }
+        try check(unsafe bind(descriptor, address, lengthOfAddress(family)), "bind")
+        try check(listen(descriptor, backlog), "listen")
+        return descriptor
+    } catch {
+        Glibc.close(descriptor)
+        throw error
+    }
+}
+
+private func boundPort(of descriptor: Int32) throws -> Int {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    return try unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+        let address = UnsafeMutableRawPointer(pointer)
+        try check(
+            unsafe getsockname(
+                descriptor,
+                address.assumingMemoryBound(to: sockaddr.self),
+                &length
+            ),
+            "getsockname"
+        )
+        // sin_port and sin6_port lie at the same place.
+        let inet = unsafe address.assumingMemoryBound(to: sockaddr_in.self)
+        return unsafe Int(UInt16(bigEndian: inet.pointee.sin_port))
+    }
+}
+
+private func lengthOfAddress(_ family: Int32) -> socklen_t {
+    socklen_t(
+        family == AF_INET6 ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
+    )
 }
 
 /// Whether a port is free for a listener that does not share it: two processes that share ports
@@ -112,11 +182,7 @@ package func checkPortIsFree(host: String, port: Int) throws {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         unsafe setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, size)
-        let length = socklen_t(
-            family == AF_INET6
-                ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
-        )
-        guard unsafe bind(descriptor, address, length) == 0 else {
+        guard unsafe bind(descriptor, address, lengthOfAddress(family)) == 0 else {
             throw EventLoopError(status: -errno, call: "bind")
         }
     }
@@ -142,6 +208,7 @@ private func withResolved<Result>(
     return try unsafe body(UnsafePointer(address))
 }
 
-private func check(_ status: Int32, _ call: String) throws {
-    guard status == 0 else { throw EventLoopError(status: status, call: call) }
+/// Takes what a system call returned: below 0, `errno` has the reason.
+private func check(_ result: Int32, _ call: String) throws {
+    guard result >= 0 else { throw EventLoopError(status: -errno, call: call) }
 }

@@ -39,19 +39,21 @@ package final class TCPStream: LoopHandle {
     private var isReading = false
     private var shutsDownWhenWritten = false
 
-    init(acceptedFrom listener: TCPListener) throws {
-        super.init(UV_TCP, on: listener.loop)
+    /// Takes over the descriptor of a connection, also where it throws.
+    init(adopting accepted: Int32, on loop: EventLoop) throws {
+        super.init(UV_TCP, on: loop)
         let tcp = unsafe pointer(as: uv_tcp_t.self)
-        let opened = unsafe uv_tcp_init(loop.uv, tcp)
-        guard opened == 0 else { throw EventLoopError(status: opened, call: "uv_tcp_init") }
+        let initialized = unsafe uv_tcp_init(loop.uv, tcp)
+        guard initialized == 0 else {
+            Glibc.close(accepted)
+            throw EventLoopError(status: initialized, call: "uv_tcp_init")
+        }
         adopt()
-        let accepted = unsafe uv_accept(
-            listener.pointer(as: uv_stream_t.self),
-            pointer(as: uv_stream_t.self)
-        )
-        guard accepted == 0 else {
+        let opened = unsafe uv_tcp_open(tcp, accepted)
+        guard opened == 0 else {
             close()
-            throw EventLoopError(status: accepted, call: "uv_accept")
+            Glibc.close(accepted)
+            throw EventLoopError(status: opened, call: "uv_tcp_open")
         }
         unsafe uv_tcp_nodelay(tcp, 1)
         remoteAddress = peerAddress()

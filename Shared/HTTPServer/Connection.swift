@@ -14,6 +14,8 @@ final class Connection: @unchecked Sendable {
     let stream: TCPStream
     let scheme: String
     let openedAt = ContinuousClock.now
+    /// Whether the head of a request has come whole.
+    var hasSentHead = false
     private(set) var clientCertificateSubject: String?
 
     private var tls: TLSSession?

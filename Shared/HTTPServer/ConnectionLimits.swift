@@ -2,6 +2,8 @@ internal import Observability
 
 /// How many connections are open, over all loops of a server.
 final class ConnectionLimits: @unchecked Sendable {
+    enum Admission { case admitted, isFull, addressIsFull }
+
     private let maximum: Int
     private let maximumPerAddress: Int?
     private let lock = Lock()
@@ -13,15 +15,15 @@ final class ConnectionLimits: @unchecked Sendable {
         maximumPerAddress = configuration.maximumConnectionsPerAddress
     }
 
-    func admit(_ address: String) -> Bool {
+    func admit(_ address: String) -> Admission {
         lock.withLock {
-            guard count < maximum else { return false }
-            if let maximumPerAddress {
-                guard countByAddress[address, default: 0] < maximumPerAddress else { return false }
-                countByAddress[address, default: 0] += 1
+            if let maximumPerAddress, countByAddress[address, default: 0] >= maximumPerAddress {
+                return .addressIsFull
             }
+            guard count < maximum else { return .isFull }
+            if maximumPerAddress != nil { countByAddress[address, default: 0] += 1 }
             count += 1
-            return true
+            return .admitted
         }
     }
 

@@ -141,6 +141,7 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     private func begin(_ head: HTTP1Head) {
+        connection.hasSentHead = true
         currentKeepsAlive = head.keepsAlive
         owesContinue = head.expectsContinue
         isIdle = false

@@ -116,6 +116,7 @@ final class HTTP2Connection: ProtocolDriver {
         streams[id] = stream
         do throws(HTTPProblem) {
             let progress = RequestInProgress(try makeRequest(id, head), server)
+            connection.hasSentHead = true
             stream.request = progress
             stream.maximumBodyBytes = progress.maximumBodyBytes
             streams[id] = stream

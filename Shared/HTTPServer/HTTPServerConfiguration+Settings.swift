@@ -76,12 +76,15 @@ extension HTTPServerConfiguration {
             default: true,
             "one log line a request at info, but for the operators' routes; false: all at debug"
         )
+        package static let maximumConnectionsName = "HTTP_MAX_CONNECTIONS"
+
         static func maximumConnections(default fallback: Int) -> Setting<Int> {
             Setting(
-                "HTTP_MAX_CONNECTIONS",
+                maximumConnectionsName,
                 in: 1...1_000_000,
                 default: fallback,
-                "connections at once; further ones are closed"
+                "connections at once, fewer where the limit of descriptors (ulimit -n) leaves fewer;"
+                    + " further ones are closed"
             )
         }
 

@@ -4,6 +4,9 @@ internal import Observability
 final class Instruments: Sendable {
     let connections: Gauge
     let refusedConnections: Counter
+    /// Connections without a request that were closed to make room for new ones.
+    let silentConnections: Counter
+    let acceptPauses: Counter
     let refusedTLS: Counter
     /// HTTP/2 peers that were told to calm down.
     let floods: Counter
@@ -20,6 +23,8 @@ final class Instruments: Sendable {
     init(_ metrics: Metrics) {
         connections = metrics.gauge(.httpConnections)
         refusedConnections = metrics.counter(.httpRefused, ["reason": "connections"])
+        silentConnections = metrics.counter(.httpRefused, ["reason": "silent"])
+        acceptPauses = metrics.counter(.httpAcceptPauses)
         refusedTLS = metrics.counter(.httpRefused, ["reason": "tls"])
         floods = metrics.counter(.httpRefused, ["reason": "flood"])
         slowReaders = metrics.counter(.httpRefused, ["reason": "slow_reader"])

@@ -25,6 +25,9 @@ final class ServerLoop: @unchecked Sendable {
     private let limits: ConnectionLimits
     private var listeners: [TCPListener] = []
     private var connections: [Int: Connection] = [:]
+    private var silent = SilentConnections()
+    private var refusals = SummedLine()
+    private var pauses = SummedLine()
     private var clock: LoopTimer?
     private var certificateWatch: LoopTimer?
     private var isReadingCertificate = false
@@ -68,6 +71,7 @@ final class ServerLoop: @unchecked Sendable {
             sharesPort: sharesPort,
             on: loop
         ) { [self] stream in accept(stream, tls) }
+        listener.onPause = { [self] error in paused(error) }
         listeners.append(listener)
         if clock == nil {
             clock = loop.schedule(after: tickInterval, every: tickInterval) { [self] in
@@ -79,7 +83,7 @@ final class ServerLoop: @unchecked Sendable {
 
     private func accept(_ stream: TCPStream, _ tls: TLSContextSource?) {
         // Without an address the peer has gone already, and nothing that it sent could be counted.
-        guard !stream.remoteAddress.isEmpty, limits.admit(stream.remoteAddress) else {
+        guard !stream.remoteAddress.isEmpty, admit(stream.remoteAddress) else {
             instruments.refusedConnections.add(1)
             return stream.closeWithReset()
         }
@@ -101,13 +105,45 @@ final class ServerLoop: @unchecked Sendable {
             tls: session
         )
         connections[connection.id] = connection
+        silent.opened(connection.id)
         connection.open()
+    }
+
+    private func admit(_ address: String, at now: ContinuousClock.Instant = .now) -> Bool {
+        switch limits.admit(address) {
+        case .admitted: return true
+        case .isFull:
+            if let oldest = silent.oldest(at: now, among: connections) {
+                instruments.silentConnections.add(1)
+                oldest.abort()
+                // Another loop may have taken the place.
+                if limits.admit(address) == .admitted { return true }
+            }
+        case .addressIsFull: break
+        }
+        if let count = refusals.event(at: now) {
+            log.warning(
+                "connections refused: HTTP_MAX_CONNECTIONS are open",
+                [.count: .integer(count), .networkPeer: .string(address)]
+            )
+        }
+        return false
+    }
+
+    private func paused(_ error: EventLoopError) {
+        instruments.acceptPauses.add(1)
+        guard let count = pauses.event(at: .now) else { return }
+        log.warning(
+            "accepting paused",
+            [.count: .integer(count), .error: .string("\(error)")]
+        )
     }
 
     func closed(_ connection: Connection) {
         guard connections.removeValue(forKey: connection.id) != nil else { return }
         instruments.connections.add(-1)
         limits.release(connection.stream.remoteAddress)
+        for listener in listeners { listener.resume() }
         if connections.isEmpty { stopped?() }
     }
 
@@ -125,6 +161,7 @@ final class ServerLoop: @unchecked Sendable {
 
     func tick(_ now: ContinuousClock.Instant = .now) {
         for connection in connections.values { connection.tick(now) }
+        silent.compact(at: now, among: connections)
     }
 
     // MARK: Fairness

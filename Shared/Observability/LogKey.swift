@@ -17,6 +17,7 @@ package struct LogKey: Hashable, Sendable {
     package static let count = LogKey("count")
     package static let credential = LogKey("push.credential")
     package static let database = LogKey("db.namespace")
+    package static let descriptors = LogKey("descriptors")
     package static let detail = LogKey("detail")
     package static let durationMilliseconds = LogKey("duration_ms")
     package static let environment = LogKey("push.environment")

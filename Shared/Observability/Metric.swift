@@ -77,6 +77,11 @@ package struct Metric: Hashable, Sendable {
         .gauge,
         "Of answers what their peers have not taken and the process holds."
     )
+    package static let httpAcceptPauses = Metric(
+        "http_server_accept_pauses_total",
+        .counter,
+        "Pauses of a listener after a failed accept, as when descriptors are used up."
+    )
     package static let httpRefused = Metric(
         "http_server_refused_total",
         .counter,

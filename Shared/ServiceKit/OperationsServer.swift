@@ -10,11 +10,12 @@ final class OperationsServer: ServicePart {
 
     /// - Throws: What the listener's certificate is refused for.
     init(_ configuration: HTTPServerConfiguration, _ runtime: ServiceRuntime) throws {
-        server = try HTTPServer(
+        server = try runtime.makeServer(
             configuration,
-            loops: [runtime.mainLoop],
-            log: runtime.log,
-            metrics: runtime.metrics
+            // Without a port of its own this is the only listener of a service whose connections
+            // are outgoing ones, to providers: those get the rest.
+            for: runtime.operations.isApart ? .operations : .service(share: 4),
+            loops: [runtime.mainLoop]
         ) { _ in
             var router = Router()
             router.addOperations(runtime)

@@ -42,7 +42,7 @@ package func runService<Configuration: Sendable>(
         about: about,
         variables: ServiceVariable.all(beside: variables, operationsPort: operationsPort)
     )
-    raiseDescriptorLimit()
+    let descriptors = DescriptorBudget(total: raiseDescriptorLimit())
     let configuration: Configuration
     let runtime: ServiceRuntime
     let grace: Duration
@@ -60,7 +60,8 @@ package func runService<Configuration: Sendable>(
             log: log,
             metrics: Metrics(),
             readiness: Readiness(),
-            operations: operations
+            operations: operations,
+            descriptors: descriptors
         )
     } catch {
         fail(service, "cannot start", error, exitCode: 78, format: format)
@@ -237,12 +238,17 @@ private func fail(
     _exit(exitCode)
 }
 
-/// To the hard limit: a service holds thousands of connections.
-private func raiseDescriptorLimit() {
+/// Raises the limit to the hard limit: a service holds thousands of connections.
+///
+/// - Returns: How many descriptors this process can open.
+private func raiseDescriptorLimit() -> Int {
+    let number = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
     var limit = rlimit()
-    guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    guard unsafe getrlimit(number, &limit) == 0 else { return DescriptorBudget.assumedTotal }
+    let before = limit.rlim_cur
     limit.rlim_cur = limit.rlim_max
-    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    let isRaised = unsafe setrlimit(number, &limit) == 0
+    return Int(clamping: isRaised ? limit.rlim_max : before)
 }
 
 /// Counts and logs what holds a loop up for longer than 50 ms: all its connections wait that long.

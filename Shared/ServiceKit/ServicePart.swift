@@ -74,6 +74,7 @@ package struct ServiceRuntime: Sendable {
     package let metrics: Metrics
     package let readiness: Readiness
     package let operations: OperationsConfiguration
+    package let descriptors: DescriptorBudget
 
     /// The loop of what exists once a process.
     package var mainLoop: EventLoop { loops[0] }

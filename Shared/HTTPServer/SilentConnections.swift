@@ -1,0 +1,39 @@
+/// The connections of one loop that have not sent the head of a request yet, oldest first. Where all
+/// connections of a server are taken, the oldest of these makes room for a new one: whoever only
+/// opens connections keeps no one else out.
+struct SilentConnections {
+    private var ids: [Int] = []
+    /// The index of the oldest; those before it are gone.
+    private var first = 0
+
+    /// An honest client has sent the head of its request by then, after its TLS handshake.
+    static let protectedFor: Duration = .seconds(1)
+
+    mutating func opened(_ id: Int) { ids.append(id) }
+
+    /// Drops entries at the front that are closed or have sent a head.
+    ///
+    /// - Returns: The oldest that is silent, if it is older than `protectedFor`.
+    mutating func oldest(
+        at now: ContinuousClock.Instant,
+        among connections: [Int: Connection]
+    ) -> Connection? {
+        while first < ids.count {
+            if let connection = connections[ids[first]], !connection.hasSentHead {
+                return now >= connection.openedAt + Self.protectedFor ? connection : nil
+            }
+            first += 1
+        }
+        ids.removeAll(keepingCapacity: true)
+        first = 0
+        return nil
+    }
+
+    /// Frees the memory of entries that are no longer needed.
+    mutating func compact(at now: ContinuousClock.Instant, among connections: [Int: Connection]) {
+        _ = oldest(at: now, among: connections)
+        guard first > 1024, first > ids.count / 2 else { return }
+        ids.removeFirst(first)
+        first = 0
+    }
+}
