@@ -23,6 +23,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     package let name: String
+    package let stopClock = StopClock()
     let uv: UnsafeMutablePointer<uv_loop_t>
     private let async: UnsafeMutablePointer<uv_async_t>
     private let prepare: UnsafeMutablePointer<uv_prepare_t>

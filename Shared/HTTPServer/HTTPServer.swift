@@ -110,7 +110,11 @@ package final class HTTPServer: @unchecked Sendable {
         let (forever, continuation) = AsyncStream.makeStream(of: Never.self)
         for await _ in forever {}
         continuation.finish()
-        await stop(within: configuration.stopGrace)
+        // What stops after it needs time too.
+        let clock = serverLoops.first?.loop.stopClock
+        await stop(
+            within: clock?.limit(configuration.stopGrace, share: 0.7) ?? configuration.stopGrace
+        )
     }
 
     /// Ends when every connection is closed, which is at the latest after `grace`.

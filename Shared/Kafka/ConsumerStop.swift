@@ -38,20 +38,26 @@ struct ConsumerStop: Equatable, Sendable {
     }
 
     /// For batches that are outstanding; what is not finished by then is read again by others.
-    let drainLimit: Duration
+    private(set) var drainLimit: Duration
     /// For all of it.
-    let limit: Duration
+    private(set) var limit: Duration
+    /// For the group to let it go, and for the close. A broker that does not answer only delays what
+    /// the group learns by its session's timeout.
+    private(set) var leaveLimit: Duration
     /// For a first rebalance that no broker is there to bring.
     let absenceLimit: Duration
     private var phase = Phase.finishing
+    private var leftAt: Duration?
 
     init(
         drainLimit: Duration = .seconds(10),
         limit: Duration = .seconds(15),
+        leaveLimit: Duration = .seconds(5),
         absenceLimit: Duration = .seconds(1)
     ) {
         self.drainLimit = drainLimit
         self.limit = limit
+        self.leaveLimit = leaveLimit
         self.absenceLimit = absenceLimit
     }
 
@@ -59,8 +65,18 @@ struct ConsumerStop: Equatable, Sendable {
     /// member's id. Once the close is under way, the question can wait for ever.
     var isLeaving: Bool { phase == .leaving }
 
+    /// Shortens all its limits alike where there is less time than `limit`. Before the first `next`.
+    mutating func fit(to time: Duration) {
+        guard time < limit else { return }
+        let share = max(0, time / limit)
+        drainLimit = drainLimit * share
+        leaveLimit = leaveLimit * share
+        limit = time
+    }
+
     mutating func next(_ situation: Situation) -> Action {
-        if phase != .over, situation.elapsed >= limit {
+        let isLate = leftAt.map { situation.elapsed >= $0 + leaveLimit } ?? false
+        if phase != .over, isLate || situation.elapsed >= limit {
             phase = .over
             return .abandon
         }
@@ -74,6 +90,7 @@ struct ConsumerStop: Equatable, Sendable {
         case .joining:
             if situation.hasJoined {
                 phase = .leaving
+                leftAt = situation.elapsed
                 return .unsubscribe
             }
             if !situation.isBrokerUp, situation.elapsed >= absenceLimit {

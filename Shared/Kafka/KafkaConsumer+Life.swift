@@ -48,6 +48,7 @@ extension KafkaConsumer {
     func beginStop() {
         guard state == .running else { return }
         state = .stopping
+        stop.fit(to: loop.stopClock.limit(stop.limit, share: 0.6))
         stopStart = .now
         availability.set(.life, "consumer \(group) is stopping")
         ready.removeAll()
@@ -109,7 +110,8 @@ extension KafkaConsumer {
 
     private func destroyClient() {
         endStopping()
-        let limit = loop.schedule(after: .seconds(5)) { [weak self] in
+        let patience = loop.stopClock.limit(.seconds(5), share: 0.3)
+        let limit = loop.schedule(after: patience) { [weak self] in
             self?.assumeIsolated { consumer in
                 guard consumer.state != .ended else { return }
                 consumer.log.info("consumer not destroyed", [.kafkaGroup: .string(consumer.group)])

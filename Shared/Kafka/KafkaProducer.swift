@@ -78,6 +78,7 @@ package actor KafkaProducer {
     private var ticker: LoopTimer?
     private var deadline: LoopTimer?
     private var isPurged = false
+    private var answeredAt: ContinuousClock.Instant?
     private var closers: [CheckedContinuation<Void, Never>] = []
     private let acknowledged: Counter?
     private let failed: Counter?
@@ -184,7 +185,11 @@ package actor KafkaProducer {
         guard state == .idle else { return }
         try client.start(on: loop) { [weak self] in self?.assumeIsolated { $0.serve() } }
         ticker = loop.schedule(after: .milliseconds(500), every: .milliseconds(500)) {
-            [weak self] in self?.assumeIsolated { $0.serve() }
+            [weak self] in
+            self?.assumeIsolated { producer in
+                producer.serve()
+                producer.giveUpWhileStopping()
+            }
         }
         state = .open
         serve()
@@ -296,6 +301,7 @@ package actor KafkaProducer {
         }
         if let last { settle(last.sending, last.id) }
         guard good > 0 else { return }
+        answeredAt = .now
         acknowledged?.add(good)
         availability.set(.broker, nil)
     }
@@ -334,7 +340,20 @@ package actor KafkaProducer {
 
     // MARK: The end
 
-    private func beginClose(within limit: Duration) {
+    /// While the process stops, others wait for answers before this producer is closed. A broker that
+    /// has not answered since the stop began will not make them wait for all of the grace period:
+    /// their records fail as retryable, and they release what they could not write.
+    private func giveUpWhileStopping() {
+        let clock = loop.stopClock
+        guard state == .open, outstanding > 0, clock.hasPassed(share: 1.0 / 3) else { return }
+        let silence = answeredAt.map { .now - $0 } ?? .seconds(3600)
+        // As much as a broker may be late; a stop that is shorter gets less.
+        guard silence >= clock.limit(.seconds(3), share: 0.5) else { return }
+        beginClose(within: .zero)
+    }
+
+    private func beginClose(within usual: Duration) {
+        let limit = loop.stopClock.limit(usual, share: 1.0 / 3)
         switch state {
         case .closing, .destroying, .closed: return
         case .idle:
@@ -379,7 +398,8 @@ package actor KafkaProducer {
             )
         }
         // A purge that is not answered either would be librdkafka's mistake; it must not hold us.
-        deadline = loop.schedule(after: .seconds(2)) { [weak self] in
+        let patience = loop.stopClock.limit(.seconds(2), share: 1.0 / 3)
+        deadline = loop.schedule(after: patience) { [weak self] in
             self?.assumeIsolated { $0.answerAllUnanswered() }
         }
         serve()
@@ -412,7 +432,8 @@ package actor KafkaProducer {
         deadline?.cancel()
         state = .destroying
         let loop = loop
-        deadline = loop.schedule(after: .seconds(5)) { [weak self] in
+        let patience = loop.stopClock.limit(.seconds(5), share: 1.0 / 3)
+        deadline = loop.schedule(after: patience) { [weak self] in
             self?.assumeIsolated { $0.end() }
         }
         client.destroy { loop.execute { self.assumeIsolated { $0.end() } } }

@@ -140,6 +140,7 @@ private struct ServiceLife {
         case nil: break
         }
         runtime.readiness.stopping()
+        for loop in runtime.loops { loop.stopClock.begin(within: grace) }
         endOfGrace(after: grace)
         for (part, task) in zip(parts, tasks).reversed() {
             task.cancel()

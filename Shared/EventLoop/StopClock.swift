@@ -1,0 +1,44 @@
+internal import Observability
+
+/// The time in which everything on a loop has to end once its process stops. Whoever drains asks it
+/// for a limit, so that several that wait for a peer which does not answer end in time together.
+package final class StopClock: Sendable {
+    private struct Window {
+        let start: ContinuousClock.Instant
+        let end: ContinuousClock.Instant
+    }
+
+    private let lock = Lock()
+    nonisolated(unsafe) private var window: Window?
+
+    package init() {}
+
+    /// The process stops, and ends by force after `grace`. The first call counts.
+    package func begin(within grace: Duration, at now: ContinuousClock.Instant = .now) {
+        lock.withLock {
+            if unsafe window == nil { unsafe window = Window(start: now, end: now + grace) }
+        }
+    }
+
+    /// How long one drain may take.
+    ///
+    /// - Parameters:
+    ///   - usual: Its limit where the process does not stop, and at most.
+    ///   - share: The share of the remaining time that it may use, 0...1.
+    ///   - now: The time.
+    /// - Returns: At least zero.
+    package func limit(
+        _ usual: Duration,
+        share: Double,
+        at now: ContinuousClock.Instant = .now
+    ) -> Duration {
+        guard let window = lock.withLock({ unsafe window }) else { return usual }
+        return max(.zero, min(usual, (window.end - now) * share))
+    }
+
+    /// Whether the process stops, and this share of its time has passed.
+    package func hasPassed(share: Double, at now: ContinuousClock.Instant = .now) -> Bool {
+        guard let window = lock.withLock({ unsafe window }) else { return false }
+        return now >= window.start + (window.end - window.start) * share
+    }
+}
