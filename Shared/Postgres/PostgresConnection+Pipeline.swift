@@ -185,6 +185,7 @@ extension PostgresConnection {
             let error = result.error
             if error.kind == .connectionLost { return failFromLibpq() }
             if error.endsConnection { lastFatal = error }
+            onServerError?(error)
             // It says so and stays.
             if error.isOfStandby { return failFromLibpq() }
             note(ledger.received(.failed(error)))

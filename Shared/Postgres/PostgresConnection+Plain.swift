@@ -56,6 +56,7 @@ extension PostgresConnection {
             case .done: last = result.makeResult(columns: nil)
             case .failed:
                 failure = failure ?? result.error
+                onServerError?(result.error)
                 if result.error.endsConnection { lastFatal = result.error }
             case .copyIn, .copyOut, .singleRow, .aborted, .sync, .unexpected:
                 let error = PostgresError(.usage, "a COPY went through a script")
@@ -96,6 +97,7 @@ extension PostgresConnection {
                 builder = rows
             case .done: continue
             case .failed:
+                onServerError?(result.error)
                 throw failure(result.error)
             case .aborted, .sync, .copyIn, .copyOut, .unexpected:
                 let error = PostgresError(.usage, "a COPY went through stream")
@@ -159,6 +161,7 @@ extension PostgresConnection {
         try await waitForResult()
         guard let result = handle.nextResult() else { return nil }
         if result.status == .failed {
+            onServerError?(result.error)
             throw failure(result.error)
         }
         return (result.status, result.affectedRows)

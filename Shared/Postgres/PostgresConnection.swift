@@ -48,6 +48,8 @@ final class PostgresConnection: @unchecked Sendable {
 
     private var brokenWaiters: [CheckedContinuation<Void, Never>] = []
     var onNotification: ((String, String) -> Void)?
+    /// Called for every error report of the server.
+    var onServerError: ((PostgresError) -> Void)?
 
     /// More would make a failed group dear: each of its members runs again.
     static let maximumGroup = 128
@@ -204,6 +206,7 @@ final class PostgresConnection: @unchecked Sendable {
         brokenWaiters = []
         cancelWaiters = []
         onNotification = nil
+        onServerError = nil
     }
 
     /// libpq reported that the connection is gone.

@@ -20,6 +20,8 @@ package actor PostgresPool {
     nonisolated let loop: EventLoop
     let log: Log
     nonisolated let readiness = Readable("postgres: not started")
+    /// Set while writes fail for want of disk.
+    nonisolated let diskReadiness = Readable(nil)
 
     enum Phase { case idle, open, draining, closed }
     enum Role { case shared, exclusive, listener }
@@ -46,6 +48,11 @@ package actor PostgresPool {
     var nextSubscription = 0
     var listener: PostgresConnection?
     private var hasListenerSlot = false
+
+    // Disk space.
+    var diskProbe: Task<Void, Never>?
+    var diskProbePause = PostgresPool.shortestDiskProbePause
+    var lastDiskRecovery: ContinuousClock.Instant?
 
     private var drained: [CheckedContinuation<Void, Never>] = []
 
@@ -87,7 +94,9 @@ package actor PostgresPool {
     }
 
     /// Nil while statements can be run; else why not, with nothing secret in it.
-    package nonisolated func notReadyReason() -> String? { readiness.value }
+    package nonisolated func notReadyReason() -> String? {
+        readiness.value ?? diskReadiness.value
+    }
 
     func start() {
         guard phase == .idle else { return }
@@ -138,6 +147,7 @@ package actor PostgresPool {
         phase = .closed
         readiness.value = "postgres: closed"
         clockwork?.cancel()
+        diskProbe?.cancel()
         for slot in slots { slot.cancel() }
         slots = []
         for connection in shared + idle + lent { connection.fail(.closed) }
@@ -249,6 +259,9 @@ package actor PostgresPool {
     }
 
     private func enter(_ connection: PostgresConnection, _ role: Role) {
+        connection.onServerError = { [weak self] error in
+            self?.assumeIsolated { $0.noteServerError(error) }
+        }
         switch role {
         case .shared:
             shared.append(connection)

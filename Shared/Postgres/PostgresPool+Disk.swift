@@ -1,0 +1,58 @@
+internal import EventLoop
+internal import Observability
+
+/// Disk space of the server. A server without it still answers reads, so its connections say nothing;
+/// the pool is not ready from the first write that fails so until a write of its own succeeds.
+extension PostgresPool {
+    static let shortestDiskProbePause: Duration = .seconds(1)
+    static let longestDiskProbePause: Duration = .seconds(30)
+
+    /// About 1 MB: small writes may still succeed in pages that have room. It is a temporary table, so
+    /// it needs no schema, leaves nothing behind, and is no write on the log of the caller's tables.
+    private static let probe = """
+        CREATE TEMPORARY TABLE carillon_disk_probe ON COMMIT DROP AS
+        SELECT repeat('x', 1000) FROM generate_series(1, 1024)
+        """
+
+    func noteServerError(_ error: PostgresError) {
+        guard error.isDiskFull, diskProbe == nil, phase == .open else { return }
+        // Where the probe's disk has room and the tables' has not, waits grow: a service that is
+        // ready again and again would be sent writes that fail.
+        let isRepeated = lastDiskRecovery.map { .now - $0 < Self.longestDiskProbePause } ?? false
+        diskProbePause =
+            isRepeated
+            ? min(diskProbePause * 2, Self.longestDiskProbePause) : Self.shortestDiskProbePause
+        diskReadiness.value = "postgres: its disk is full (SQLSTATE 53100)"
+        log.warning("postgres has no disk space", [.error: .string(error.description)])
+        diskProbe = Task(executorPreference: loop) { await self.probeDisk() }
+    }
+
+    private func probeDisk() async {
+        while phase == .open {
+            do { try await loop.sleep(for: diskProbePause) } catch { break }
+            if await writeSucceeds() {
+                lastDiskRecovery = .now
+                diskReadiness.value = nil
+                log.info("postgres has disk space again")
+                break
+            }
+        }
+        diskProbe = nil
+    }
+
+    private func writeSucceeds() async -> Bool {
+        do {
+            _ = try await transaction(of: [(sql: Self.probe, parameters: [])])
+            return true
+        } catch let error as PostgresError {
+            // Any other refusal, like a missing right to temporary tables, does not tell.
+            return error.kind == .server && !error.isRetryable
+        } catch {
+            return false
+        }
+    }
+}
+
+extension PostgresError {
+    fileprivate var isDiskFull: Bool { sqlState == "53100" }
+}
