@@ -1,3 +1,4 @@
+import EventLoop
 import HTTPServer
 import PushCore
 import PushStorage
@@ -43,13 +44,15 @@ package final class RequestGuard: Sendable {
         do {
             switch try handler(visit) {
             case .now(let response):
-                if visit.audited == nil { return .now(completed(response, of: visit)) }
+                if visit.audited == nil, !visit.isRefused {
+                    return .now(completed(response, of: visit))
+                }
                 return .later { [self] in await finished(visit, request, route) { response } }
             case .later(let rest):
                 return .later { [self] in try await finished(visit, request, route, rest) }
             }
         } catch {
-            guard visit.audited != nil else { throw error }
+            guard visit.audited != nil || visit.isRefused else { throw error }
             return .later { [self] in try await finished(visit, request, route) { throw error } }
         }
     }
@@ -65,11 +68,18 @@ package final class RequestGuard: Sendable {
             response = completed(try await handler(), of: visit)
         } catch {
             // The router answers for what no surface can tell.
+            await wait(for: visit)
             await writeDown(visit, route, request, nil)
             throw error
         }
+        await wait(for: visit)
         await writeDown(visit, route, request, response)
         return response
+    }
+
+    private func wait(for visit: Visit) async {
+        guard visit.isRefused else { return }
+        try? await EventLoop.current?.sleep(for: visit.untilRefusal())
     }
 
     private func completed(

@@ -24,6 +24,14 @@ package final class Visit: @unchecked Sendable {
     private(set) var targets: [String] = []
     /// Set where it was refused as one too many; the answer gets it as its `Retry-After`.
     private(set) var retryAfterSeconds: Int?
+    private let startedAt = ContinuousClock.now
+    /// Its credentials were refused, or could not be judged.
+    private(set) var isRefused = false
+
+    /// Refusals are answered at multiples of this time after their start. An app that is remembered, one
+    /// that has to be read and one that does not exist cost different times; unless those were hidden,
+    /// the time of a 401 would tell which apps there are.
+    private static let refusalPeriod: Duration = .milliseconds(25)
 
     init(_ request: HTTPServerRequest, _ limits: RequestLimits) {
         self.limits = limits
@@ -42,6 +50,7 @@ package final class Visit: @unchecked Sendable {
         do {
             (app, credential) = try await limits.admit(from: from, proof)
         } catch {
+            isRefused = true
             throw remembered(error)
         }
         return try admitted(proof, to: app, by: credential)
@@ -58,6 +67,7 @@ package final class Visit: @unchecked Sendable {
             }
             return try admitted(proof, to: app, by: credential)
         } catch {
+            isRefused = true
             throw remembered(error)
         }
     }
@@ -104,6 +114,13 @@ package final class Visit: @unchecked Sendable {
     /// - Throws: `Refusal.tooManyRequests`.
     func countItem(of app: AppAccess, _ rights: CallerRights) throws {
         do { try limits.countRequest(of: app, rights) } catch { throw remembered(error) }
+    }
+
+    /// How long the answer to a refused request has to wait.
+    func untilRefusal(at now: ContinuousClock.Instant = .now) -> Duration {
+        let elapsed = now - startedAt
+        let periods = (elapsed / Self.refusalPeriod).rounded(.down) + 1
+        return Self.refusalPeriod * periods - elapsed
     }
 
     func remembered(_ error: any Error) -> any Error {
