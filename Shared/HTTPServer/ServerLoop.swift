@@ -123,7 +123,7 @@ final class ServerLoop: @unchecked Sendable {
         }
         if let count = refusals.event(at: now) {
             log.warning(
-                "connections refused: HTTP_MAX_CONNECTIONS are open",
+                "connections refused: too many are open",
                 [.count: .integer(count), .networkPeer: .string(address)]
             )
         }
