@@ -144,6 +144,15 @@ struct SurfaceTests {
         #expect(nobodys.status == 404)
     }
 
+    @Test("How long it took to refuse a caller's credentials is not told")
+    func refusalTime() async throws {
+        let basic = "Basic " + Base64.encode(Array("no app's id:key".utf8))
+        let start = ContinuousClock.now
+        let stranger = try await ask(.get, "/bells/mine", headers: ["authorization": basic])
+        #expect(stranger.status == 401 && stranger.text == "unauthorized")
+        #expect(ContinuousClock.now - start >= .milliseconds(25))
+    }
+
     @Test("What is answered carries what each answer of the surface does; browsers ask first")
     func answers() async throws {
         let open = try await ask(.get, "/bells/open")

@@ -43,6 +43,29 @@ struct ConsumerStopTests {
         )
     }
 
+    @Test("A broker that does not answer the leave is waited for five seconds, and so is the close")
+    func leaving() {
+        var stop = ConsumerStop()
+        #expect(stop.next(Situation(elapsed: .seconds(2))) == .unsubscribe)
+        #expect(stop.next(Situation(elapsed: .seconds(6))) == .wait)
+        #expect(stop.next(Situation(elapsed: .seconds(7))) == .abandon)
+        var closing = ConsumerStop()
+        #expect(closing.next(Situation()) == .unsubscribe)
+        #expect(closing.next(Situation(isMember: false, elapsed: .seconds(4))) == .close)
+        #expect(closing.next(Situation(isMember: false, elapsed: .seconds(5))) == .abandon)
+    }
+
+    @Test("Where the process has less time, every wait is shorter; more time changes nothing")
+    func fitting() {
+        var stop = ConsumerStop()
+        stop.fit(to: .seconds(3))
+        #expect(stop.limit == .seconds(3))
+        #expect(stop.drainLimit == .seconds(2))
+        #expect(stop.leaveLimit == .seconds(1))
+        stop.fit(to: .seconds(60))
+        #expect(stop.limit == .seconds(3))
+    }
+
     @Test("Whatever hangs, it is over after the limit")
     func limit() {
         let late = Situation(outstandingBatches: 1, elapsed: .seconds(15))

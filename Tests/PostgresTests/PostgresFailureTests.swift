@@ -14,6 +14,32 @@ struct PostgresFailureTests {
         let failures = Mutex<[any Error]>([])
     }
 
+    @Test("Without disk space the pool is not ready, until a write of its own succeeds")
+    func diskFull() async throws {
+        try await TestPool.with { test in
+            _ = try await test.pool.execute("SELECT 1")
+            #expect(test.pool.notReadyReason() == nil)
+            let full = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '53100'; END $$"
+            let statements: [@Sendable () async throws -> Void] = [
+                { _ = try await test.pool.execute(full) },
+                { try await test.pool.transaction { _ = try await $0.execute(full) } },
+                { try await test.pool.transaction { try await $0.script(full) } },
+            ]
+            for statement in statements {
+                let error = await #expect(throws: PostgresError.self) { try await statement() }
+                #expect(error?.sqlState == "53100")
+                #expect(error?.isRetryable == true)
+                #expect(test.pool.notReadyReason()?.contains("disk is full") == true)
+                // Reads go on, and say nothing of the disk.
+                #expect(try await test.pool.execute("SELECT 1").rows.count == 1)
+                #expect(test.pool.notReadyReason() != nil)
+                while test.pool.notReadyReason() != nil {
+                    try await test.loop.sleep(for: .milliseconds(10))
+                }
+            }
+        }
+    }
+
     @Test("Backends killed under load: every answered write is there, failures are retryable")
     func killedUnderLoad() async throws {
         try await TestPool.with { test in

@@ -1,0 +1,153 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// Anyone can open connections. Whoever opens more than a service has descriptors for must not
+    /// cost its operators or the clients that it has already.
+    @Suite("Connections that use descriptors up", .serialized, .timeLimit(.minutes(1)))
+    struct DescriptorTests {
+        static let services = [
+            "carillon-registration", "carillon-config-watcher", "carillon-secure-payload",
+            "carillon-ingest", "carillon-dispatcher", "carillon-simulator",
+        ]
+
+        /// One process that can open only so many descriptors, and needs neither Postgres nor Kafka to
+        /// be asked whether it is alive.
+        private struct Service {
+            let process: ChildProcess
+            /// The port that is attacked.
+            let port: Int
+            let operationsPort: Int
+
+            init(_ executable: String, descriptors: Int) async throws {
+                let key = Data(repeating: 7, count: 32).base64EncodedString()
+                var environment = [
+                    "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                    "OPERATIONS_PORT": "0", "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+                    "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "CARILLON_MASTER_KEYS": "k:\(key)",
+                ]
+                if executable == "carillon-simulator" {
+                    let folder = "/tmp/" + TestEnvironment.unique("carillon-fd-")
+                    environment = [
+                        "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "LOG_FORMAT": "json",
+                        "OPERATIONS_PORT": "0", "HTTP_TLS_PORT": "0", "SIMULATOR_SANDBOX_PORT": "0",
+                        "SIMULATOR_KAFKA": "false", "SIMULATOR_CREDENTIALS_DIR": folder,
+                    ]
+                }
+                process = try await ChildProcess.start(
+                    "/usr/bin/prlimit",
+                    ["--nofile=\(descriptors):\(descriptors)", Stack.executable(executable)],
+                    environment: environment
+                )
+                operationsPort = try await process.port(surface: "operations")
+                // A dispatcher listens for its operators alone.
+                port =
+                    executable == "carillon-dispatcher"
+                    ? operationsPort : try await process.port()
+            }
+
+            /// From now on not one descriptor more than are open.
+            func takeAllDescriptors() async throws {
+                let folder = "/proc/\(process.processID)/fd"
+                let open = try FileManager.default.contentsOfDirectory(atPath: folder)
+                let numbers = Set(open.compactMap { Int($0) })
+                let next = (0...open.count).first { !numbers.contains($0) } ?? open.count
+                let answer = try await run(
+                    "/usr/bin/prlimit",
+                    ["--pid", "\(process.processID)", "--nofile=\(next):\(next)"]
+                )
+                _ = try answer.successful("prlimit")
+            }
+        }
+
+        /// A client that stays connected.
+        private struct Client {
+            private let socket: LoopbackSocket
+
+            init(port: Int) throws { socket = try LoopbackSocket(port: UInt16(port)) }
+
+            /// Asks for something that every listener answers, if by 404.
+            func ask() async throws {
+                let socket = socket
+                let answer = try await onThread {
+                    try socket.send(Array("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
+                    return try socket.receive()
+                }
+                #expect(String(decoding: answer, as: UTF8.self).hasPrefix("HTTP/1.1 "))
+            }
+
+            func close() { socket.close() }
+        }
+
+        private func attackers(_ count: Int, on port: Int) throws -> [LoopbackSocket] {
+            var limit = rlimit()
+            _ = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            limit.rlim_cur = limit.rlim_max
+            _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            return try (0..<count).map { _ in try LoopbackSocket(port: UInt16(port)) }
+        }
+
+        @Test(
+            "More connections than descriptors: operators and clients are answered, SIGTERM ends it",
+            arguments: services
+        )
+        func moreConnectionsThanDescriptors(executable: String) async throws {
+            let service = try await Service(executable, descriptors: 256)
+            let limits = service.process.events.filter {
+                $0["message"]?.string?.hasPrefix("connection limit") == true
+            }
+            #expect(!limits.isEmpty)
+            #expect(limits.allSatisfy { ($0["count"]?.integer).map { $0 <= 128 } == true })
+            let client = try Client(port: service.port)
+            defer { client.close() }
+            try await client.ask()
+
+            let attackers = try attackers(600, on: service.port)
+            try await client.ask()
+            // At once, but where the operators' own port is attacked: there a silent connection
+            // has to be a second old before it makes room.
+            _ = try await eventually("the operators are answered") {
+                let url = "http://127.0.0.1:\(service.operationsPort)/livez"
+                return try? await http("GET", url).status == 200 ? true : nil
+            }
+            _ = try await service.process.event(
+                "connections refused: too many are open"
+            )
+            #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+            for attacker in attackers { attacker.close() }
+        }
+
+        @Test(
+            "Without a descriptor left a listener pauses, and goes on once there are some",
+            arguments: services
+        )
+        func noDescriptorLeft(executable: String) async throws {
+            let service = try await Service(executable, descriptors: 1024)
+            let (client, operator_) = (
+                try Client(port: service.port), try Client(port: service.operationsPort)
+            )
+            defer { client.close() }
+            try await client.ask()
+            try await operator_.ask()
+            try await service.takeAllDescriptors()
+
+            let attackers = try attackers(200, on: service.port)
+            _ = try await service.process.event("accepting paused")
+            for _ in 0..<20 {
+                try await client.ask()
+                try await operator_.ask()
+            }
+            for attacker in attackers { attacker.close() }
+            // Its descriptor is the one that the next connection gets.
+            operator_.close()
+            let url = "http://127.0.0.1:\(service.operationsPort)"
+            let metrics = try await http("GET", url + "/metrics").text
+            let pauses = metrics.split(separator: "\n")
+                .first { $0.hasPrefix("http_server_accept_pauses_total ") }
+            #expect(pauses.map { !$0.hasSuffix(" 0") } == true)
+            #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+        }
+    }
+}
