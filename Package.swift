@@ -123,7 +123,10 @@ let package = Package(
         library("PushCore", ["JSON", "Observability"]),
         library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
-        library("PushStorage", ["PushCore", "Postgres", "JSON", "Observability", "Settings"]),
+        library(
+            "PushStorage",
+            ["PushCore", "Postgres", "Cryptography", "JSON", "Observability", "Settings"]
+        ),
         library(
             "PushProviders",
             [

@@ -91,10 +91,13 @@ extension Command {
         options: subjectOptions + [.flag("--dry-run", "count it and change nothing"), json]
     ) { arguments, context in
         let subject = try subject(arguments)
-        let database = try await context.database()
+        let isRehearsal = arguments.has("--dry-run")
+        let database = try await context.database(
+            keys: isRehearsal ? nil : try context.masterKeys()
+        )
         _ = try await existing(subject.app, database)
         let unknown = CommandFailure("nothing is stored of this \(subject.kind.rawValue)")
-        if arguments.has("--dry-run") {
+        if isRehearsal {
             let counts = try await database.erasures.dryRun(subject)
             guard !counts.isNothing else { throw unknown }
             say(counts.json, "would be erased", isJSON: arguments.has("--json"))

@@ -31,10 +31,15 @@ final class CommandContext: Sendable {
     }
 
     /// The database, whatever its schema.
-    func bareDatabase() throws -> PushDatabase {
+    ///
+    /// - Parameter keys: For a command that erases, whose fence is keyed.
+    /// - Returns: The one of this process.
+    /// - Throws: `ConfigurationError`.
+    func bareDatabase(keys: KeyRing? = nil) throws -> PushDatabase {
         if let database = opened.database { return database }
         let database = PushDatabase(
             try DatabaseConfiguration(reader, connections: 2, applicationName: "carillon"),
+            keys: keys,
             on: loop
         )
         opened.database = database
@@ -42,8 +47,8 @@ final class CommandContext: Sendable {
     }
 
     /// The database, once its schema is known to be one that this version may use.
-    func database() async throws -> PushDatabase {
-        let database = try bareDatabase()
+    func database(keys: KeyRing? = nil) async throws -> PushDatabase {
+        let database = try bareDatabase(keys: keys)
         switch try await database.schemaState() {
         case .usable: return database
         case .tooNew(let error): throw error

@@ -28,7 +28,13 @@ struct DispatcherGround {
         storage.applicationName = connectionsName
         // Below the lease, so that the locks of a replica that is stopped end before it does.
         storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)
-        database = PushDatabase(storage, on: loop, log: runtime.log, metrics: runtime.metrics)
+        database = PushDatabase(
+            storage,
+            keys: configuration.keys,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
         storage.connections = 2
         sessions = PushDatabase(storage, on: loop, log: runtime.log)
         producer = try KafkaProducer(

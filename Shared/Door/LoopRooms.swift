@@ -51,7 +51,13 @@ package struct LoopRooms: Sendable {
         _ runtime: ServiceRuntime
     ) {
         let (log, metrics) = (runtime.log, runtime.metrics)
-        let database = PushDatabase(configuration, on: loop, log: log, metrics: metrics)
+        let database = PushDatabase(
+            configuration,
+            keys: keys,
+            on: loop,
+            log: log,
+            metrics: metrics
+        )
         let apps = AppDirectory(database, keys: keys, staleLifetime: staleLifetime, on: loop)
         let trail = AuditTrail("audit-\(number)", database, on: loop, log: log, metrics: metrics)
         let patience = Patience(staleLifetime)

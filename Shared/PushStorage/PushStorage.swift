@@ -40,6 +40,7 @@
 //
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered what is in flight.
 
+package import Cryptography
 package import Observability
 package import Postgres
 
@@ -52,14 +53,22 @@ package final class PushDatabase: Sendable {
     private let log: Log
     private let schemaWatch = SchemaWatch()
 
+    /// - Parameters:
+    ///   - configuration: How the database is reached.
+    ///   - keys: The key ring, which opens the key of erased names. A program that erases needs it, and so
+    ///     does one that writes later than what it writes about was done.
+    ///   - loop: Where it runs.
+    ///   - log: What is worth telling.
+    ///   - metrics: Of the pool.
     package init(
         _ configuration: DatabaseConfiguration,
+        keys: KeyRing? = nil,
         on loop: PostgresLoop,
         log: Log = .disabled,
         metrics: Metrics? = nil
     ) {
         self.log = log
-        database = Database(configuration, on: loop, log: log, metrics: metrics)
+        database = Database(configuration, keys: keys, on: loop, log: log, metrics: metrics)
         saves = InstallationSaves(database, fieldTypes, on: loop)
     }
 

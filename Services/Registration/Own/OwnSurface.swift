@@ -122,17 +122,22 @@ struct OwnSurface: Surface {
         _ caller: Caller,
         action: String
     ) async throws -> HTTPServerResponse {
-        let receipt = try await database.erasures.erase(
-            subject,
-            by: AuditEntry(
-                app: subject.app,
-                actor: AuditTrail.masterKeyActor,
-                action: action,
-                address: caller.visit?.address ?? "",
-                status: 200
-            ),
-            unknown: 404
-        )
+        let receipt: ErasureReceipt
+        do {
+            receipt = try await database.erasures.erase(
+                subject,
+                by: AuditEntry(
+                    app: subject.app,
+                    actor: AuditTrail.masterKeyActor,
+                    action: action,
+                    address: caller.visit?.address ?? "",
+                    status: 200
+                ),
+                unknown: 404
+            )
+        } catch let error as SchemaTooNew {
+            throw HTTPProblem(status: 503, detail: error.description)
+        }
         // The receipt is in the audit, and the name must not come back there.
         caller.visit?.isWrittenDown = true
         guard !receipt.isOfNobody else { throw Self.unknown(subject) }

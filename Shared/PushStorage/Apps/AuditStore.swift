@@ -1,3 +1,4 @@
+import Cryptography
 package import JSON
 import Postgres
 package import PushCore
@@ -61,17 +62,30 @@ package struct AuditStore: Sendable {
     /// Writes entries down, in one statement.
     package func append(_ entries: [AuditEntry]) async throws {
         guard !entries.isEmpty else { return }
-        let (sql, parameters) = Self.insertion(of: entries)
+        let key = try await database.erasureKey.bytes(in: database)
+        let (sql, parameters) = Self.insertion(of: entries, key: key)
         _ = try await database.execute(sql, parameters)
     }
 
-    static func insertion(of entries: [AuditEntry]) -> (sql: String, parameters: [PostgresValue]) {
+    /// - Parameters:
+    ///   - entries: What was done.
+    ///   - key: The database's `ErasureKey`, by which erased targets are known.
+    /// - Returns: One statement.
+    static func insertion(
+        of entries: [AuditEntry],
+        key: [UInt8]?
+    ) -> (sql: String, parameters: [PostgresValue]) {
         (
             """
             INSERT INTO audit (app, actor, action, targets, address, status, detail, at)
             SELECT i.app, i.actor, i.action, ARRAY(
-                    SELECT \(ErasedNames.withoutErased("t.target", of: "i.app", at: "i.at"))
-                    FROM jsonb_array_elements_text(i.targets) AS t(target)),
+                    SELECT \(ErasedNames.withoutErased(
+                        "t.target",
+                        digest: "decode(t.digest, 'hex')",
+                        of: "i.app",
+                        at: "i.at"
+                    ))
+                    FROM jsonb_to_recordset(i.targets) AS t(target text, digest text)),
                 i.address, i.status, i.detail, i.at
             FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::text[], $6::integer[],
                 $7::jsonb[], $8::timestamptz[])
@@ -80,12 +94,24 @@ package struct AuditStore: Sendable {
             [
                 .textArray(entries.map(\.app)), .textArray(entries.map(\.actor)),
                 .textArray(entries.map(\.action)),
-                .jsonArray(entries.map { .array($0.targets.map(JSONValue.string)) }),
+                .jsonArray(
+                    entries.map { entry in
+                        .array(entry.targets.map { Self.target($0, of: entry.app, key) })
+                    }
+                ),
                 .textArray(entries.map(\.address)), .integerArray(entries.map(\.status)),
                 .jsonArray(entries.map { .object($0.detail) }),
                 .timestampArray(entries.map(\.at.microseconds)),
             ]
         )
+    }
+
+    private static func target(_ name: String, of app: String, _ key: [UInt8]?) -> JSONValue {
+        var object: JSONObject = ["target": .string(name)]
+        if let key {
+            object["digest"] = .string(Hex.encode(ErasedNames.digest(app, name, key: key)))
+        }
+        return .object(object)
     }
 
     /// Takes names out of what is written down. Nobody writes meanwhile: who does so later knows

@@ -8,6 +8,8 @@ package struct SealedValue: Sendable, Equatable {
         case retiredKey(AppKeyKind, digest: [UInt8])
         case credential(Platform, name: String)
         case securePayload(id: String, identity: String)
+        /// Of no app.
+        case erasureKey
     }
 
     package var app: String
@@ -24,6 +26,7 @@ package struct SealedValue: Sendable, Equatable {
             StoredCredential.context(app: app, platform: platform, name: name)
         case .securePayload(let id, let identity):
             SecurePayload.context(app: app, id: id, identity: identity)
+        case .erasureKey: ErasureKey.context
         }
     }
 
@@ -36,6 +39,7 @@ package struct SealedValue: Sendable, Equatable {
         case .credential(let platform, let name):
             "the \(platform.rawValue) credential \(name) of \(app)"
         case .securePayload(let id, _): "the secure payload \(id) of \(app)"
+        case .erasureKey: "the key of erased names"
         }
     }
 }
@@ -71,6 +75,10 @@ package struct SealedStore: Sendable {
                 place: .credential(credential.platform, name: credential.name),
                 sealed: credential.sealed
             )
+        }
+        let erasureKey = try await database.execute("SELECT sealed FROM erasure_key")
+        values += try erasureKey.rows.map { row in
+            SealedValue(app: "", place: .erasureKey, sealed: try row.bytes("sealed"))
         }
         return values
     }
@@ -121,6 +129,12 @@ package struct SealedStore: Sendable {
                     UPDATE secure_payloads SET content = $3
                     WHERE app = $1 AND content = $2 AND id = $4
                     """, [.text(id)]
+                )
+            case .erasureKey:
+                (
+                    """
+                    UPDATE erasure_key SET sealed = $3 WHERE $1::text = '' AND sealed = $2
+                    """, []
                 )
             }
         return (sql, known + more)

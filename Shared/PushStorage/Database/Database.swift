@@ -1,3 +1,4 @@
+import Cryptography
 import Observability
 import Postgres
 
@@ -39,10 +40,17 @@ package struct DatabaseConfiguration: Sendable {
 /// question goes over them. It knows no table.
 final class Database: Sendable {
     let pool: PostgresPool
+    let erasureKey: ErasureKey
     private let questions: QueryGate
 
-    init(_ configuration: DatabaseConfiguration, on loop: PostgresLoop, log: Log, metrics: Metrics?)
-    {
+    init(
+        _ configuration: DatabaseConfiguration,
+        keys: KeyRing?,
+        on loop: PostgresLoop,
+        log: Log,
+        metrics: Metrics?
+    ) {
+        erasureKey = ErasureKey(keys)
         questions = QueryGate(limit: configuration.connections / 2)
         pool = PostgresPool(
             PostgresConfiguration(

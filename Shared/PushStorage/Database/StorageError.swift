@@ -76,9 +76,24 @@ package struct SchemaTooNew: Error, Sendable, Equatable, CustomStringConvertible
     /// The oldest version of the schema that a service may have been built for.
     package let oldestUsable: Int
     package let ownVersion: Int
+    /// What it was to be used for; `nil`: for anything.
+    package let purpose: String?
+
+    package init(
+        schemaVersion: Int,
+        oldestUsable: Int,
+        ownVersion: Int,
+        purpose: String? = nil
+    ) {
+        self.schemaVersion = schemaVersion
+        self.oldestUsable = oldestUsable
+        self.ownVersion = ownVersion
+        self.purpose = purpose
+    }
 
     package var description: String {
-        "the schema is at version \(schemaVersion) and may be used by services built for version "
-            + "\(oldestUsable) or later; this one was built for version \(ownVersion)"
+        let use = purpose.map { "used \($0)" } ?? "used"
+        return "the schema is at version \(schemaVersion) and may be \(use) by services built for"
+            + " version \(oldestUsable) or later; this one was built for version \(ownVersion)"
     }
 }

@@ -38,12 +38,29 @@ enum ErasureNotes {
         [.text(subject.app), .text(subject.kind.rawValue), .text(subject.id)]
     }
 
+    /// Refuses to erase where the schema is newer than this program: what newer services store would stay.
+    ///
+    /// - Throws: `SchemaTooNew`.
+    static func requireKnownSchema(_ transaction: PostgresTransaction) async throws {
+        let rows = try await transaction.execute(
+            "SELECT max(version) AS version FROM carillon_schema"
+        )
+        let version = try rows.first?.integerOrNil("version") ?? 0
+        guard version > Migration.current else { return }
+        throw SchemaTooNew(
+            schemaVersion: version,
+            oldestUsable: version,
+            ownVersion: Migration.current,
+            purpose: "to erase"
+        )
+    }
+
     /// Locks the note, or makes it. Who comes second waits here, and goes on with the names that the
     /// first has found.
     static func open(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Note {
         let rows = try await transaction.execute(
             """
-            INSERT INTO erasures (app, kind, id, names) VALUES ($1, $2, $3, '{}')
+            INSERT INTO erasure_jobs (app, kind, id, names) VALUES ($1, $2, $3, '{}')
             ON CONFLICT (app, kind, id) DO UPDATE SET touched_at = clock_timestamp()
             RETURNING \(columns)
             """,
@@ -65,7 +82,7 @@ enum ErasureNotes {
     ) async throws {
         _ = try await transaction.execute(
             """
-            UPDATE erasures SET names = $4, counts = $5, wanted_by = $6, touched_at = clock_timestamp(),
+            UPDATE erasure_jobs SET names = $4, counts = $5, wanted_by = $6, touched_at = clock_timestamp(),
                 started_at = clock_timestamp() + interval '1 second',
                 cursor_at = CASE WHEN names = $4 THEN cursor_at END,
                 cursor_id = CASE WHEN names = $4 THEN cursor_id END
@@ -83,7 +100,7 @@ enum ErasureNotes {
     static func begun(_ subject: Subject, in database: Database) async throws -> Int64? {
         try await database.execute(
             """
-            UPDATE erasures SET started_at = clock_timestamp()
+            UPDATE erasure_jobs SET started_at = clock_timestamp()
             WHERE app = $1 AND kind = $2 AND id = $3 RETURNING started_at
             """,
             key(subject)
@@ -94,7 +111,7 @@ enum ErasureNotes {
     static func lock(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Note? {
         try await transaction.execute(
             """
-            SELECT \(columns) FROM erasures
+            SELECT \(columns) FROM erasure_jobs
             WHERE app = $1 AND kind = $2 AND id = $3 FOR UPDATE
             """,
             key(subject)
@@ -104,7 +121,7 @@ enum ErasureNotes {
     /// The same without a lock.
     static func find(_ subject: Subject, in database: Database) async throws -> Note? {
         try await database.execute(
-            "SELECT \(columns) FROM erasures WHERE app = $1 AND kind = $2 AND id = $3",
+            "SELECT \(columns) FROM erasure_jobs WHERE app = $1 AND kind = $2 AND id = $3",
             key(subject)
         ).first.map(Note.init)
     }
@@ -116,7 +133,7 @@ enum ErasureNotes {
     ) async throws {
         _ = try await transaction.execute(
             """
-            UPDATE erasures SET counts = $4, cursor_at = $5, cursor_id = $6,
+            UPDATE erasure_jobs SET counts = $4, cursor_at = $5, cursor_id = $6,
                 touched_at = clock_timestamp()
             WHERE app = $1 AND kind = $2 AND id = $3
             """,
@@ -132,23 +149,26 @@ enum ErasureNotes {
     {
         try await transaction.execute(
             """
-            DELETE FROM erasures WHERE app = $1 AND kind = $2 AND id = $3 RETURNING \(columns)
+            DELETE FROM erasure_jobs WHERE app = $1 AND kind = $2 AND id = $3 RETURNING \(columns)
             """,
             key(subject)
         ).first.map(Note.init)
     }
 
-    /// The one that was left alone longest, which is the caller's for the next minute.
+    /// The one that was left alone longest, unless the schema is newer than this program. It is the caller's
+    /// for the next minute.
     static func takeAbandoned(in database: Database) async throws -> Abandoned? {
         let found = try await database.execute(
             """
-            UPDATE erasures e SET touched_at = clock_timestamp()
-            FROM (SELECT app, kind, id FROM erasures
+            UPDATE erasure_jobs e SET touched_at = clock_timestamp()
+            FROM (SELECT app, kind, id FROM erasure_jobs
                 WHERE touched_at < now() - interval '1 minute'
+                    AND (SELECT max(version) FROM carillon_schema) <= $1
                 ORDER BY touched_at LIMIT 1 FOR UPDATE SKIP LOCKED) a
             WHERE e.app = a.app AND e.kind = a.kind AND e.id = a.id
             RETURNING e.app, e.kind, e.id, e.names, e.wanted_by, e.started_at
-            """
+            """,
+            [.integer(Migration.current)]
         )
         guard let row = found.first, let kind = Subject.Kind(rawValue: try row.text("kind"))
         else { return nil }

@@ -10,7 +10,8 @@ import PushCore
 /// rows without a name, so that the books of their pushes balance, and those that were pending end;
 /// requests lose the names. An erasure that was cut short goes on from its note at the next call, or
 /// in the maintenance loop. It may be repeated: what is not there is not erased again. What came in after
-/// the subject was gone stays: whoever has its name then is somebody else. What other services write to the audit later loses the names when it is written (`ErasedNames`).
+/// the subject was gone stays: whoever has its name then is somebody else. What other services write to the
+/// audit later loses the names when it is written (`ErasedNames`).
 ///
 /// The steps stand here; the rows are those of `ErasureNotes`, `SubjectSearch` and `SubjectRows`.
 package struct Erasures: Sendable {
@@ -30,7 +31,8 @@ package struct Erasures: Sendable {
         by entry: AuditEntry,
         unknown: Int? = nil
     ) async throws -> ErasureReceipt {
-        let names = try await begin(subject, entry)
+        let key = try await database.erasureKey.required(in: database)
+        let names = try await begin(subject, entry, key)
         try await database.transaction { transaction in
             try await ErasedNames.closeBarrier(of: subject.app, transaction)
         }
@@ -64,6 +66,8 @@ package struct Erasures: Sendable {
     /// - Returns: Whether there was one; its receipt is in the audit, for who had wanted it.
     /// - Throws: `StorageError`; then it is taken up again a minute later.
     func finishAbandoned() async throws -> Bool {
+        // A program without a key ring, such as `carillon migrate`, leaves it to a dispatcher.
+        guard database.erasureKey.isUsable else { return false }
         guard let abandoned = try await ErasureNotes.takeAbandoned(in: database) else {
             return false
         }
@@ -81,9 +85,11 @@ package struct Erasures: Sendable {
     /// Erases what the subject is known by first, and notes its names.
     private func begin(
         _ subject: Subject,
-        _ entry: AuditEntry
+        _ entry: AuditEntry,
+        _ key: [UInt8]
     ) async throws -> SubjectNames {
         try await database.transaction { transaction in
+            try await ErasureNotes.requireKnownSchema(transaction)
             var note = try await ErasureNotes.open(subject, transaction)
             let (names, installations) = try await SubjectSearch.resolve(
                 subject,
@@ -122,7 +128,12 @@ package struct Erasures: Sendable {
                 ).affectedRows
             }
             try await ErasureNotes.keep(note, of: subject, for: entry, transaction)
-            try await ErasedNames.note(note.names.texts.sorted(), of: subject.app, transaction)
+            try await ErasedNames.note(
+                note.names.texts.sorted(),
+                of: subject.app,
+                key: key,
+                transaction
+            )
             return note.names
         }
     }
@@ -235,13 +246,17 @@ package struct Erasures: Sendable {
         inFlight: Int,
         unknown: Int?
     ) async throws -> ErasureReceipt {
-        try await database.transaction { transaction in
+        let key = try await database.erasureKey.required(in: database)
+        return try await database.transaction { transaction in
+            // Whoever was upgraded meanwhile ends it.
+            try await ErasureNotes.requireKnownSchema(transaction)
             let note = try await ErasureNotes.close(subject, transaction)
             var counts = note?.counts ?? ErasureCounts()
             if let note {
                 try await ErasedNames.note(
                     note.names.texts.sorted(),
                     of: subject.app,
+                    key: key,
                     until: note.until,
                     transaction
                 )
@@ -277,7 +292,7 @@ package struct Erasures: Sendable {
             entry.detail = receipt.json
             entry.at = receipt.at
             if let unknown, receipt.isOfNobody { entry.status = unknown }
-            let (sql, parameters) = AuditStore.insertion(of: [entry])
+            let (sql, parameters) = AuditStore.insertion(of: [entry], key: key)
             _ = try await transaction.execute(sql, parameters)
             return receipt
         }

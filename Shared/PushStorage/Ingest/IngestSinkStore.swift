@@ -111,11 +111,13 @@ package struct IngestSinkStore: Sendable {
         _ wanted: Set<Stream>,
         isLast: Bool = false
     ) async throws -> (counts: SinkCounts, missing: Set<Stream>) {
-        try await database.transaction { transaction in
+        let key = try await database.erasureKey.bytes(in: database)
+        return try await database.transaction { transaction in
+            let apps = Set(objects.map(\.app)).sorted()
             let first = try await transaction.pipeline([
-                ErasedNames.passBarrier(of: Set(objects.map(\.app)).sorted()),
+                ErasedNames.passBarrier(of: apps),
                 Self.streams(wanted),
-                Self.erased(objects),
+                ErasedNames.fencedApps(of: apps),
             ])
             var streams: [Stream: Int] = [:]
             for row in first[1].rows {
@@ -127,7 +129,12 @@ package struct IngestSinkStore: Sendable {
             if !isLast, missing.contains(where: { $0.type <= IngestTable.lastBuiltIn }) {
                 return (SinkCounts(), missing)
             }
-            let erased = Set(try first[2].rows.map { try $0.integer("place") })
+            let erased = try await ErasedNames.erased(
+                Self.names(in: objects),
+                in: first[2].rows,
+                key: key,
+                transaction
+            )
             var counts = SinkCounts()
             var places: [Key: Int] = [:]
             var keys: [Key] = []
@@ -172,27 +179,17 @@ package struct IngestSinkStore: Sendable {
         )
     }
 
-    /// The places of those who are about somebody that was erased after they came in.
-    private static func erased(_ objects: [SinkObject]) -> (String, [PostgresValue]) {
-        var places: [Int] = []
-        for (place, object) in objects.enumerated() {
-            for _ in object.subjects { places.append(place) }
+    private static func names(in objects: [SinkObject]) -> [ErasedNames.Candidate] {
+        objects.enumerated().flatMap { place, object in
+            object.subjects.map { name in
+                ErasedNames.Candidate(
+                    place: place,
+                    app: object.app,
+                    name: name,
+                    atMicroseconds: object.receivedAt.microseconds
+                )
+            }
         }
-        return (
-            """
-            SELECT DISTINCT i.place
-            FROM unnest($1::integer[], $2::text[], $3::text[], $4::timestamptz[])
-                AS i(place, app, name, at)
-            JOIN erased_names e ON e.app = i.app AND e.digest = \(ErasedNames.digest("i.app", "i.name"))
-                AND e.at > i.at - \(ErasedNames.clockDifference)
-            WHERE EXISTS (SELECT FROM erased_names)
-            """,
-            [
-                .integerArray(places), .textArray(places.map { objects[$0].app }),
-                .textArray(objects.flatMap(\.subjects)),
-                .timestampArray(places.map { objects[$0].receivedAt.microseconds }),
-            ]
-        )
     }
 
     /// In one order, so that no two wait for each other. Most often nobody had any of them, and none is

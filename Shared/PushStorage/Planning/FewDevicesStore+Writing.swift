@@ -17,16 +17,25 @@ extension FewDevicesStore {
     package func write(session: Int, _ pushes: [SentPush]) async throws -> WrittenPushes {
         let pushes = pushes.sorted { $0.push.id < $1.push.id }
         guard !pushes.isEmpty else { return WrittenPushes() }
+        let key = try await database.erasureKey.bytes(in: database)
         return try await database.transaction { transaction in
             var written = WrittenPushes()
+            let apps = Set(pushes.map(\.push.app)).sorted()
             let ground = try await transaction.pipeline([
                 (IndexPlan.sql, []), (SessionStore.holdSQL, [.integer(session)]),
-                ErasedNames.passBarrier(of: Set(pushes.map(\.push.app)).sorted()),
+                ErasedNames.passBarrier(of: apps),
                 PushLock.take(pushes.map(\.push.id)),
-                Self.erased(pushes),
+                ErasedNames.fencedApps(of: apps),
             ])
             guard !ground[1].isEmpty else { throw StorageError.sessionLost }
-            for row in ground[4].rows { written.erased.insert(try row.uuid("push_id")) }
+            let fenced = ground[4].rows
+            if !fenced.isEmpty {
+                let names = Self.names(in: pushes)
+                for place in try await ErasedNames.erased(names, in: fenced, key: key, transaction)
+                {
+                    written.erased.insert(pushes[place].push.id)
+                }
+            }
             let kept = pushes.filter { !written.erased.contains($0.push.id) }
             var statements: [(String, [PostgresValue])] = []
             let (whole, rest) = (kept.filter(\.isOneRow), kept.filter { !$0.isOneRow })
@@ -45,30 +54,17 @@ extension FewDevicesStore {
         }
     }
 
-    /// Those that name somebody who was erased since they were looked up.
-    private static func erased(_ pushes: [SentPush]) -> (String, [PostgresValue]) {
-        var (ids, apps, names, times): ([String], [String], [String], [Int64]) = ([], [], [], [])
-        for push in pushes {
-            for name in TextSet(push.push.names + push.deliveries.map(\.delivery.target)) {
-                ids.append(push.push.id)
-                apps.append(push.push.app)
-                names.append(name)
-                times.append(push.createdAt.microseconds)
+    private static func names(in pushes: [SentPush]) -> [ErasedNames.Candidate] {
+        pushes.enumerated().flatMap { place, push in
+            TextSet(push.push.names + push.deliveries.map(\.delivery.target)).map { name in
+                ErasedNames.Candidate(
+                    place: place,
+                    app: push.push.app,
+                    name: name,
+                    atMicroseconds: push.createdAt.microseconds
+                )
             }
         }
-        return (
-            """
-            SELECT DISTINCT i.push_id
-            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[])
-                AS i(push_id, app, name, at)
-            JOIN erased_names e ON e.app = i.app AND e.digest = \(ErasedNames.digest("i.app", "i.name"))
-                AND e.at > i.at - \(ErasedNames.clockDifference)
-            WHERE EXISTS (SELECT FROM erased_names)
-            """,
-            [
-                .uuidArray(ids), .textArray(apps), .textArray(names), .timestampArray(times),
-            ]
-        )
     }
 
     private static func oneRow(_ pushes: [SentPush]) -> (String, [PostgresValue]) {

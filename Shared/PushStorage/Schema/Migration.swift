@@ -14,6 +14,7 @@ struct Migration: Sendable {
         .twentySecond, .twentyThird,
         .twentyFourth, .twentyFifth, .twentySixth, .twentySeventh,
         .twentyEighth, .twentyNinth, .thirtieth,
+        .thirtyFirst,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -313,7 +313,7 @@ struct ErasureTests {
             // As a call leaves it that was cut short after its first step.
             _ = try await fixture.server.query(
                 """
-                insert into erasures (app, kind, id, names, counts) values ('shop', 'identity',
+                insert into erasure_jobs (app, kind, id, names, counts) values ('shop', 'identity',
                     'user-1', '{"objectIds": ["\(phone.objectID)"], "tokenHashes": [],
                     "texts": ["user-1", "\(phone.objectID)"]}', '{"installations": 1}');
                 delete from installations
@@ -384,7 +384,7 @@ struct ErasureTests {
                 // As a call leaves it that was cut short after its first step.
                 _ = try await fixture.server.query(
                     """
-                    insert into erasures (app, kind, id, names, counts, touched_at, wanted_by)
+                    insert into erasure_jobs (app, kind, id, names, counts, touched_at, wanted_by)
                     values ('shop', 'identity', '\(id)', '{"objectIds": [], "tokenHashes": [],
                         "texts": ["\(id)"]}', '{"identities": 1}', now() - interval '\(age)',
                         '{"actor": "cli:ann", "action": "erase", "status": 0}')
@@ -393,7 +393,9 @@ struct ErasureTests {
             }
             #expect(try await database.maintenance.maintain(now: .now()).erasuresFinished == 1)
             #expect(try await tables(holding: "user-left", fixture).isEmpty)
-            #expect(try await fixture.server.query("select id from erasures") == ["user-under-way"])
+            #expect(
+                try await fixture.server.query("select id from erasure_jobs") == ["user-under-way"]
+            )
             let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
             #expect(audit.map(\.actor) == ["cli:ann"])
             #expect(audit.first?.status == 0)
@@ -409,7 +411,7 @@ struct ErasureTests {
             let database = fixture.database
             _ = try await fixture.server.query(
                 """
-                insert into erasures (app, kind, id, names, touched_at, wanted_by)
+                insert into erasure_jobs (app, kind, id, names, touched_at, wanted_by)
                 values ('shop', 'identity', 'user-back', '{"objectIds": [], "tokenHashes": [],
                     "texts": ["user-back"]}', now() - interval '2 minutes', '{}')
                 """

@@ -560,6 +560,8 @@ struct IngestStoreTests {
                 drop table ingest_types, ingest_schemas, ingest_streams, ingest_keys, push_receipts;
                 drop function carillon_text, carillon_bigint, carillon_double, carillon_boolean,
                     carillon_timestamptz;
+                drop table erasure_key, erasure_jobs;
+                drop function carillon_refuse_erasure cascade;
                 delete from carillon_schema where version >= 30
                 """
             )

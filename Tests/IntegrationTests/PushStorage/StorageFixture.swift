@@ -25,6 +25,7 @@ struct StorageFixture: Sendable {
             server: server,
             database: PushDatabase(
                 DatabaseConfiguration(uri: server.url, connections: 12),
+                keys: try keyRing(),
                 on: loop
             ),
             loop: loop
@@ -48,7 +49,11 @@ struct StorageFixture: Sendable {
 
     /// Another replica: a door of its own to the same database.
     func another(_ body: (PushDatabase) async throws -> Void) async throws {
-        let other = PushDatabase(DatabaseConfiguration(uri: server.url), on: loop)
+        let other = PushDatabase(
+            DatabaseConfiguration(uri: server.url),
+            keys: try Self.keyRing(),
+            on: loop
+        )
         do {
             try await body(other)
             await other.close()
