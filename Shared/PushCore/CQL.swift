@@ -33,6 +33,35 @@ package struct CQLQuery: Sendable, Equatable {
         var reader = CQLReader(tokens: try CQLToken.read(text), values: values)
         return try reader.select()
     }
+
+    /// Replaces quoted texts of a query, which are its values; what cannot be read stays as it is.
+    ///
+    /// - Parameters:
+    ///   - text: A query.
+    ///   - replacement: The text for a value; `nil`: the value stays.
+    /// - Returns: The query with those texts.
+    package static func replacing(
+        in text: String,
+        _ replacement: (String) -> String?
+    ) -> String {
+        let bytes = Array(text.utf8)
+        var lexer = CQLLexer(bytes)
+        var (result, copied): ([UInt8], Int) = ([], 0)
+        while let start = lexer.start(), let token = try? lexer.next() {
+            guard case .string(let value) = token, let other = replacement(value) else { continue }
+            let quote = bytes[start]
+            result += bytes[copied..<start] + [quote]
+            for byte in other.utf8 {
+                if byte == quote || byte == UInt8(ascii: "\\") {
+                    result.append(UInt8(ascii: "\\"))
+                }
+                result.append(byte)
+            }
+            result.append(quote)
+            copied = lexer.position
+        }
+        return String(decoding: result + bytes[copied...], as: UTF8.self)
+    }
 }
 
 /// Why a CQL query cannot be used. Names words of the language, never holds a value.
@@ -78,15 +107,22 @@ private enum CQLToken: Equatable {
 
 private struct CQLLexer {
     private let bytes: [UInt8]
-    private var position = 0
+    private(set) var position = 0
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     private var current: UInt8? { position < bytes.count ? bytes[position] : nil }
 
-    mutating func next() throws(CQLError) -> CQLToken? {
+    /// Skips blanks.
+    ///
+    /// - Returns: Where the next token begins; `nil` at the end.
+    mutating func start() -> Int? {
         while let byte = current, [0x20, 0x09, 0x0a, 0x0d].contains(byte) { position += 1 }
-        guard let byte = current else { return nil }
+        return position < bytes.count ? position : nil
+    }
+
+    mutating func next() throws(CQLError) -> CQLToken? {
+        guard start() != nil, let byte = current else { return nil }
         switch byte {
         case UInt8(ascii: "'"), UInt8(ascii: "\""): return .string(try quoted(by: byte))
         case UInt8(ascii: "`"): return .word(try quoted(by: byte))

@@ -31,33 +31,37 @@ struct Redaction {
         longNames = NameSearch(names.texts.filter { $0.utf8.count >= 8 })
     }
 
-    /// Of a push that is not over: its lists, and what else names whom it is for. One that was for
-    /// this subject alone loses its content, too.
-    func redactedUnsent(_ request: JSONObject) -> JSONObject {
+    /// Redacts the request of a push that is not over: its lists, and what else names whom it is for.
+    ///
+    /// - Parameters:
+    ///   - request: As it is stored.
+    ///   - isSole: Whether it was sent to the subject alone; then its content goes, too.
+    /// - Returns: The request as it is stored from then on.
+    func redactedUnsent(_ request: JSONObject, isSole: Bool) -> JSONObject {
         var result: JSONObject = [:]
-        for (key, value) in withoutTheirContent(request) {
+        for (key, value) in isSole ? SolePush.withoutContent(request) : request {
             switch key {
             case _ where Self.lists.contains(key): result[key] = withoutNames(value)
             case "where": result[key] = condition(value, field: nil)
             case "deviceId" where request["identityPoolId"] != nil:
                 // A change is told to all who listen where its writer is nobody.
                 if !(value.string.map(isName) ?? false) { result[key] = value }
-            case "tags":
-                if let text = value.string {
-                    result[key] = .string(tags(text))
-                } else {
-                    result[key] = value
-                }
+            case "tags": result[key] = value.string.map { .string(tags($0)) } ?? value
+            case "cql":
+                result[key] =
+                    value.string.map { text in
+                        .string(CQLQuery.replacing(in: text) { isName($0) ? Self.nobody : nil })
+                    } ?? value
             default: result[key] = value
             }
         }
         return result
     }
 
-    /// Of a push that is over.
-    func redactedSent(_ request: JSONObject) -> JSONObject {
+    /// The same for a push that is over.
+    func redactedSent(_ request: JSONObject, isSole: Bool) -> JSONObject {
         JSONObject(
-            redactedUnsent(request).map { key, value in
+            redactedUnsent(request, isSole: isSole).map { key, value in
                 (key, Self.lists.contains(key) || key == "app" ? value : redactedSent(value))
             }
         )
@@ -89,27 +93,9 @@ struct Redaction {
         return parts.count > 1 && isName(String(parts[1]))
     }
 
+    /// Whether a request can select the subject and nobody else, by its selectors alone.
     func isForNobodyElse(_ request: JSONObject) -> Bool {
-        var named = 0
-        for list in ["installations", "identities"] {
-            for element in request[list]?.array ?? [] {
-                guard let name = element.string, isName(name) else { return false }
-                named += 1
-            }
-        }
-        for element in request["tokens"]?.array ?? [] {
-            guard let token = element["token"]?.string, isName(token) else { return false }
-            named += 1
-        }
-        return named > 0
-    }
-
-    private func withoutTheirContent(_ request: JSONObject) -> JSONObject {
-        guard isForNobodyElse(request) else { return request }
-        var result = request
-        result.removeValue(forKey: "native")
-        result["data"] = ["alert": .string(Self.mark)]
-        return result
+        SolePush.isSelected(by: request, names)
     }
 
     private func isName(_ text: String) -> Bool { names.contains(text) }

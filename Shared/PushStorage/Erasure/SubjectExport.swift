@@ -173,8 +173,16 @@ extension Erasures {
             }
             guard let last = page.last else { return }
             cursor = (last.0, last.1)
-            let named = page.ids.filter(page.named.contains)
             let delivered = page.ids.filter(page.delivered.contains)
+            let received = try await deliveries(of: delivered, names)
+            // What reached nobody else is the subject's, whatever it was addressed by.
+            let sole = try await SolePush.onlyTargets(
+                received.reduce(into: [:]) { counts, delivery in
+                    counts[delivery["pushId"]?.string ?? "", default: 0] += 1
+                },
+                in: database
+            )
+            let named = page.ids.filter { page.named.contains($0) || sole.contains($0) }
             for start in stride(from: 0, to: named.count, by: Self.pushesAtOnce) {
                 let some = named[start..<min(start + Self.pushesAtOnce, named.count)]
                 let pushes = try await PushStore(database: database).find(Set(some))
@@ -188,7 +196,7 @@ extension Erasures {
                     export.pushes.append(push)
                 }
             }
-            for delivery in try await deliveries(of: delivered, names) {
+            for delivery in received {
                 bytes += delivery.bytes.count
                 guard bytes <= Self.exportBytes else {
                     export.isTruncated = true

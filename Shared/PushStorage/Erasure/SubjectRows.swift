@@ -72,7 +72,8 @@ enum SubjectRows {
             counts["endedDeliveries"] += try rows.first?.integer("ended") ?? 0
             counts["deliveries"] += try await DeliveryChunks.erase(part, in: pushIDs, transaction)
         }
-        try await redact(locked.rows, names, &counts, transaction)
+        let sole = try await SolePush.allErased(of: pushIDs, transaction)
+        try await redact(locked.rows, names, sole, &counts, transaction)
     }
 
     // A row that stays tells that something was sent to somebody, and what became of it. One that
@@ -112,6 +113,7 @@ enum SubjectRows {
     private static func redact(
         _ rows: PostgresRows,
         _ names: SubjectNames,
+        _ sole: Set<String>,
         _ counts: inout ErasureCounts,
         _ transaction: PostgresTransaction
     ) async throws {
@@ -121,12 +123,14 @@ enum SubjectRows {
             let request = try row.json("request").object ?? [:]
             let eventID = try row.text("event_id")
             var notes = try row.json("notes").object ?? [:]
-            if redaction.isForNobodyElse(request) { notes.removeValue(forKey: "dryRun") }
+            let isSole = sole.contains(id) || redaction.isForNobodyElse(request)
+            if isSole { notes = SolePush.withoutContent(notes: notes) }
             let status = PushStatus(rawValue: try row.text("status"))
             let isOver = status?.isFinal ?? true
             let after = (
                 request: isOver
-                    ? redaction.redactedSent(request) : redaction.redactedUnsent(request),
+                    ? redaction.redactedSent(request, isSole: isSole)
+                    : redaction.redactedUnsent(request, isSole: isSole),
                 eventID: redaction.withoutNames(eventID),
                 notes: isOver ? redaction.redactedSent(.object(notes)) : .object(notes)
             )
@@ -192,7 +196,8 @@ enum SubjectRows {
                     count += 1
                     continue
                 }
-                let after = JSONValue.object(redaction.redactedUnsent(object)).bytes
+                let isSole = redaction.isForNobodyElse(object)
+                let after = JSONValue.object(redaction.redactedUnsent(object, isSole: isSole)).bytes
                 guard after != value else { continue }
                 _ = try await transaction.execute(
                     "UPDATE outbox SET value = $2 WHERE id = $1",
