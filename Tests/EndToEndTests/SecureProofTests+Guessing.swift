@@ -133,6 +133,51 @@ extension EndToEndTests.SecureProofTests {
         }
     }
 
+    @Test(
+        "While 110 addresses guess, a first read with an identity's own secret is served",
+        .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set")
+    )
+    func manyAddresses() async throws {
+        try await SecureBench.run(
+            ["SECURE_FAILURES_PER_IDENTITY": "0", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0"]
+        ) { bench in
+            for number in 0..<6 {
+                let set = try await bench.ask(
+                    "PUT",
+                    "/v1/identities/reader-\(number)/secret",
+                    bench.app.masterHeaders,
+                    ["secret": .string("chosen by reader \(number)")]
+                )
+                #expect(set.status == 204)
+            }
+            let port = try #require(URLComponents(string: bench.service.url)?.port)
+            let driver = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .deletingLastPathComponent().appendingPathComponent("Benchmarks/secure_guesses.py")
+            let guesses = try await ChildProcess.start(
+                try #require(TestEnvironment.python),
+                [driver.path, String(port), bench.app.id, "110", "1", "1"]
+            )
+            _ = try await eventually("as many wait as may") {
+                try await bench.count("secure_waiting_hashes") >= 90 ? true : nil
+            }
+            for number in 0..<6 {
+                let proof = SecureBench.basic("reader-\(number)", "chosen by reader \(number)")
+                var statuses: [Int] = []
+                // A client that is told to come back does, when it was told.
+                while statuses.last != 404, statuses.count < 4 {
+                    let answer = try await bench.read("12", by: proof)
+                    statuses.append(answer.status)
+                    if answer.status == 503 {
+                        let wait = Int(answer.header("retry-after") ?? "") ?? 0
+                        try await Task.sleep(for: .seconds(wait))
+                    }
+                }
+                #expect(statuses.last == 404, "\(number): \(statuses)")
+            }
+            _ = await guesses.stop()
+        }
+    }
+
     // MARK: The app key
 
     @Test("Whoever unpacks the app has its key: no content, no reader, no identity by it")

@@ -34,7 +34,7 @@ extension SecureSurface {
         // By the same threads as all hashing; the backend takes its turn like any address.
         let hash = try await checks.result(
             randomBytes(16),
-            of: Array("app \(caller.appID)".utf8),
+            of: SecretChecks.Caller(backendOf: Array(caller.appID.utf8)),
             for: call.visit.presence
         ) { try PasswordHash.scrypt(secret) }
         guard let hash else { throw Refusal.failed }

@@ -17,9 +17,11 @@ final class SecretChecks: ServicePart, Sendable {
 
     let name = "secret-checks"
     static let maximumWaiting = 100
+    static let restSeconds = SecretQueue<Work>.restSeconds
+
+    typealias Caller = SecretQueue<Work>.Caller
 
     private struct Job {
-        let owner: [UInt8]
         let key: [UInt8]
         var isRunning = false
         var waiters: [Int: CheckedContinuation<PasswordHash?, any Error>] = [:]
@@ -65,30 +67,35 @@ final class SecretChecks: ServicePart, Sendable {
 
     /// - Parameters:
     ///   - key: What is alike has the same; nothing else may.
-    ///   - owner: Whose it is, of those who take turns.
+    ///   - caller: Whose it is, of those who take turns.
     ///   - presence: Who waits; once he has gone, nobody does.
     ///   - work: Blocks.
     /// - Returns: What the work gives.
-    /// - Throws: What it throws; `SecureRefusal.busy` where there is no room; `CancellationError` once
-    ///   the caller has gone.
+    /// - Throws: What it throws; `SecureRefusal.busy` where there is no room, or where it has waited too
+    ///   long; `CancellationError` once the caller has gone.
     func result(
         _ key: [UInt8],
-        of owner: [UInt8],
+        of caller: Caller,
         for presence: CallerPresence,
         _ work: @escaping Work
     ) async throws -> PasswordHash? {
-        try await presence.whileThere { try await self.wait(key, of: owner, work) }
+        try await presence.whileThere { try await self.wait(key, of: caller, work) }
+    }
+
+    /// A secret from a network was wrong: from now on it waits behind the others.
+    func noteFailure(from network: [UInt8]) {
+        lock.withLock { unsafe queue.noteFailure(from: network, now: .now) }
     }
 
     private func wait(
         _ key: [UInt8],
-        of owner: [UInt8],
+        of caller: Caller,
         _ work: @escaping Work
     ) async throws -> PasswordHash? {
         let waiter = lock.withLock { newID() }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                join(key, of: owner, waiter, continuation, work)
+                join(key, of: caller, waiter, continuation, work)
             }
         } onCancel: {
             leave(waiter)
@@ -104,7 +111,7 @@ final class SecretChecks: ServicePart, Sendable {
 
     private func join(
         _ key: [UInt8],
-        of owner: [UInt8],
+        of caller: Caller,
         _ waiter: Int,
         _ continuation: CheckedContinuation<PasswordHash?, any Error>,
         _ work: @escaping Work
@@ -115,13 +122,14 @@ final class SecretChecks: ServicePart, Sendable {
                 unsafe jobs[known]?.waiters[waiter] = continuation
                 return []
             }
-            let id = newID()
-            let admission = unsafe queue.add(work, id, of: owner)
-            if admission == .refused { return [continuation] }
-            unsafe jobs[id] = Job(owner: owner, key: key, waiters: [waiter: continuation])
+            let (id, now) = (newID(), ContinuousClock.now)
+            var refused = unsafe queue.removeOld(now: now).flatMap { take($0) }
+            let admission = unsafe queue.add(work, id, of: caller, now: now)
+            if admission == .refused { return refused + [continuation] }
+            unsafe jobs[id] = Job(key: key, waiters: [waiter: continuation])
             unsafe alike[key] = id
-            guard case .waitsInsteadOf(let displaced) = admission else { return [] }
-            return take(displaced)
+            if case .waitsInsteadOf(let displaced) = admission { refused += take(displaced) }
+            return refused
         }
         tellWaiting()
         for continuation in refused { continuation.resume(throwing: SecureRefusal.busy) }
@@ -142,7 +150,7 @@ final class SecretChecks: ServicePart, Sendable {
             }
             let continuation = unsafe jobs[id]?.waiters.removeValue(forKey: waiter)
             if let job = unsafe jobs[id], job.waiters.isEmpty, !job.isRunning {
-                unsafe queue.remove(id, of: job.owner)
+                unsafe queue.remove(id)
                 _ = take(id)
             }
             return continuation
@@ -168,13 +176,17 @@ final class SecretChecks: ServicePart, Sendable {
 
     /// - Returns: What is to be done next; `nil`: nothing.
     private func takeNext() -> (@Sendable () -> Void)? {
-        let next = lock.withLock { () -> (id: Int, job: Work)? in
-            guard let next = unsafe queue.next() else { return nil }
-            unsafe jobs[next.id]?.isRunning = true
-            return next
+        let (next, late) = lock.withLock {
+            () -> ((id: Int, job: Work)?, [CheckedContinuation<PasswordHash?, any Error>]) in
+            let now = ContinuousClock.now
+            let late = unsafe queue.removeOld(now: now).flatMap { take($0) }
+            let next = unsafe queue.next(now: now)
+            if let next { unsafe jobs[next.id]?.isRunning = true }
+            return (next, late)
         }
+        if next != nil || !late.isEmpty { tellWaiting() }
+        for continuation in late { continuation.resume(throwing: SecureRefusal.busy) }
         guard let next else { return nil }
-        tellWaiting()
         return {
             let result = Result { try next.job() }
             let waiters = self.lock.withLock { self.take(next.id) }

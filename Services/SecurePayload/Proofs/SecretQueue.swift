@@ -1,9 +1,28 @@
 /// Secrets that wait for their turn to be hashed, fair between those who sent them. Pure: no thread, no
-/// clock.
+/// clock of its own.
 ///
-/// Owners take turns, and an owner's own come in their order. Where there is no room, the newest of
-/// whoever has the most gives way to one who has less.
+/// Networks from which a wrong secret came lately wait behind all others. Apps take turns, within an app its
+/// networks, and a network's own come in their order. While an app's oldest has waited for long, its newest
+/// network comes first: it is served at once, where in order every one would be late. A network has a small
+/// share of the room. Without room, the app with the most gives way, then the network with the most, then
+/// what has waited longest. A network that was turned away and is back before its time waits behind, too.
 struct SecretQueue<Job> {
+    /// Where a secret came from, and to which app. A network is an IPv4 address or an IPv6 /64.
+    struct Caller: Hashable {
+        let app: [UInt8]
+        let network: [UInt8]
+
+        init(app: [UInt8], network: [UInt8]) {
+            (self.app, self.network) = (app, network)
+        }
+
+        /// An app's backend, which has proved its master key and sets secrets. It takes turns with the app's
+        /// readers as another app does, and has no share or age to keep. No app's id begins with a NUL.
+        init(backendOf app: [UInt8]) { self.init(app: [0] + app, network: []) }
+
+        fileprivate var isProved: Bool { app.first == 0 }
+    }
+
     enum Admission: Equatable {
         case waits
         case refused
@@ -11,72 +30,191 @@ struct SecretQueue<Job> {
         case waitsInsteadOf(Int)
     }
 
+    /// What waits longer is refused.
+    static var maximumAge: Duration { .seconds(5) }
+    /// When the newest comes first, and what has waited for as long may give way to it.
+    static var overloadAge: Duration { .seconds(1) }
+    /// How long one that was turned away is to stay away.
+    static var restSeconds: Int { 2 }
+    private static var maximumTurnedAway: Int { 10_000 }
+
     private struct Waiting {
         let id: Int
         let job: Job
+        let caller: Caller
+        let since: ContinuousClock.Instant
     }
 
-    /// Those with something waiting, next first.
-    private var turns: [[UInt8]] = []
-    private var waiting: [[UInt8]: [Waiting]] = [:]
-    private(set) var count = 0
+    /// Of those with something waiting.
+    private struct Turn {
+        var joined: Int
+        var next: Int
+        var served = 0
+    }
+
+    /// In the order in which they came; never more than `maximumWaiting`, so they are searched.
+    private var waiting: [Waiting] = []
+    private var appTurns: [[UInt8]: Int] = [:]
+    private var turns: [Caller: Turn] = [:]
+    private var lastTurn = 0
+    private var failed = FailedNetworks()
+    private var turnedAway: [[UInt8]: ContinuousClock.Instant] = [:]
     let maximumWaiting: Int
 
     init(maximumWaiting: Int) { self.maximumWaiting = maximumWaiting }
 
+    var count: Int { waiting.count }
+
     /// - Parameters:
     ///   - job: What is to be done.
     ///   - id: No other that waits has it.
-    ///   - owner: Who sent it.
+    ///   - caller: Who sent it.
+    ///   - now: The time.
     /// - Returns: Whether it waits now.
-    mutating func add(_ job: Job, _ id: Int, of owner: [UInt8]) -> Admission {
-        var admission = Admission.waits
-        if count >= maximumWaiting {
-            guard let displaced = displace(for: owner) else { return .refused }
-            admission = .waitsInsteadOf(displaced)
+    mutating func add(
+        _ job: Job,
+        _ id: Int,
+        of caller: Caller,
+        now: ContinuousClock.Instant
+    ) -> Admission {
+        if let at = turnedAway[caller.network], now - at < .seconds(Self.restSeconds) {
+            failed.insert(caller.network, now: now)
         }
-        if waiting[owner] == nil { turns.append(owner) }
-        waiting[owner, default: []].append(Waiting(id: id, job: job))
-        count += 1
+        let hasFailed = failed.contains(caller.network, now: now)
+        let own = waiting.count {
+            $0.caller.network == caller.network && (!caller.isProved || $0.caller == caller)
+        }
+        guard caller.isProved || own < share(hasFailed) else { return .refused }
+        var admission = Admission.waits
+        if waiting.count >= maximumWaiting {
+            guard let victim = victim(for: caller, hasFailed, own, now) else {
+                turnAway(caller.network, now)
+                return .refused
+            }
+            turnAway(victim.caller.network, now)
+            remove(victim.id)
+            admission = .waitsInsteadOf(victim.id)
+        }
+        waiting.append(Waiting(id: id, job: job, caller: caller, since: now))
+        if appTurns[caller.app] == nil { appTurns[caller.app] = nextTurn() }
+        if turns[caller] == nil {
+            let turn = nextTurn()
+            turns[caller] = Turn(joined: turn, next: turn)
+        }
         return admission
     }
 
-    /// Takes the newest of whoever has the most, where that is more than `owner` would have.
-    private mutating func displace(for owner: [UInt8]) -> Int? {
-        let own = waiting[owner]?.count ?? 0
-        guard let greatest = waiting.max(by: { $0.value.count < $1.value.count }),
-            greatest.value.count > own + 1, let last = greatest.value.last
+    /// How many one network may have waiting.
+    private func share(_ hasFailed: Bool) -> Int { max(1, maximumWaiting / (hasFailed ? 50 : 10)) }
+
+    /// What gives way to one more of a caller's; `nil`: nothing.
+    private mutating func victim(
+        for caller: Caller,
+        _ hasFailed: Bool,
+        _ own: Int,
+        _ now: ContinuousClock.Instant
+    ) -> Waiting? {
+        let behind = waiting.filter { failed.contains($0.caller.network, now: now) }
+        if !hasFailed, !behind.isEmpty {
+            return newest(ofGreatest(behind, by: \.app).jobs)
+        }
+        let alike = hasFailed ? behind : waiting
+        let ofApp = alike.filter { $0.caller.app == caller.app }
+        let greatest = ofGreatest(alike, by: \.app)
+        if greatest.key != caller.app, greatest.jobs.count > ofApp.count + 1 {
+            return newest(greatest.jobs)
+        }
+        let most = ofGreatest(ofApp, by: \.network).jobs
+        if most.count > own + 1 { return most.last }
+        guard own == 0, !hasFailed, let oldest = ofApp.first, now - oldest.since > Self.overloadAge
         else { return nil }
-        remove(last.id, of: greatest.key)
-        return last.id
+        return oldest
+    }
+
+    private func newest(_ jobs: [Waiting]) -> Waiting? {
+        ofGreatest(jobs, by: \.network).jobs.last
+    }
+
+    private mutating func turnAway(_ network: [UInt8], _ now: ContinuousClock.Instant) {
+        guard !network.isEmpty else { return }
+        if turnedAway.count >= Self.maximumTurnedAway {
+            turnedAway = turnedAway.filter { now - $0.value < .seconds(Self.restSeconds) }
+            if turnedAway.count >= Self.maximumTurnedAway { turnedAway = [:] }
+        }
+        turnedAway[network] = now
+    }
+
+    private func ofGreatest(
+        _ jobs: [Waiting],
+        by part: KeyPath<Caller, [UInt8]>
+    ) -> (key: [UInt8], jobs: [Waiting]) {
+        let groups = Dictionary(grouping: jobs) { $0.caller[keyPath: part] }
+        // Of equal ones that which came last.
+        func weight(_ jobs: [Waiting]) -> (Int, Int) { (jobs.count, jobs.last?.id ?? 0) }
+        let greatest = groups.max { weight($0.value) < weight($1.value) }
+        return (greatest?.key ?? [], greatest?.value ?? [])
     }
 
     /// Takes the next one out.
-    mutating func next() -> (id: Int, job: Job)? {
-        guard let owner = turns.first, let first = waiting[owner]?.first else { return nil }
-        remove(first.id, of: owner)
-        // Its next one has its turn behind the others.
-        if waiting[owner] != nil {
-            turns.removeAll { $0 == owner }
-            turns.append(owner)
+    mutating func next(now: ContinuousClock.Instant) -> (id: Int, job: Job)? {
+        let clean = waiting.filter { !failed.contains($0.caller.network, now: now) }
+        let tier = clean.isEmpty ? waiting : clean
+        guard let app = Set(tier.map(\.caller.app)).min(by: { turn($0) < turn($1) }) else {
+            return nil
         }
-        return (first.id, first.job)
+        let jobs = tier.filter { $0.caller.app == app }
+        let isOverloaded = jobs.first.map { now - $0.since > Self.overloadAge } ?? false
+        let callers = Set(jobs.map(\.caller))
+        let chosen = callers.min { first, second in
+            guard let first = turns[first], let second = turns[second] else { return false }
+            return isOverloaded
+                ? (first.served, second.joined) < (second.served, first.joined)
+                : first.next < second.next
+        }
+        guard let next = jobs.first(where: { $0.caller == chosen }) else { return nil }
+        let (appTurn, callerTurn) = (nextTurn(), nextTurn())
+        appTurns[app] = appTurn
+        turns[next.caller]?.next = callerTurn
+        turns[next.caller]?.served += 1
+        remove(next.id)
+        return (next.id, next.job)
+    }
+
+    private func turn(_ app: [UInt8]) -> Int { appTurns[app] ?? 0 }
+
+    private mutating func nextTurn() -> Int {
+        lastTurn += 1
+        return lastTurn
     }
 
     /// Takes one out for which nobody waits any more.
-    mutating func remove(_ id: Int, of owner: [UInt8]) {
-        guard let index = waiting[owner]?.firstIndex(where: { $0.id == id }) else { return }
-        waiting[owner]?.remove(at: index)
-        count -= 1
-        guard waiting[owner]?.isEmpty == true else { return }
-        waiting[owner] = nil
-        turns.removeAll { $0 == owner }
+    mutating func remove(_ id: Int) {
+        guard let index = waiting.firstIndex(where: { $0.id == id }) else { return }
+        let caller = waiting.remove(at: index).caller
+        if !waiting.contains(where: { $0.caller == caller }) { turns[caller] = nil }
+        if !waiting.contains(where: { $0.caller.app == caller.app }) { appTurns[caller.app] = nil }
+    }
+
+    /// Takes out what has waited too long.
+    mutating func removeOld(now: ContinuousClock.Instant) -> [Int] {
+        let late = waiting.filter { now - $0.since >= Self.maximumAge && !$0.caller.isProved }
+        for one in late {
+            remove(one.id)
+            turnAway(one.caller.network, now)
+        }
+        return late.map(\.id)
     }
 
     /// Takes all out.
     mutating func removeAll() -> [Int] {
-        let ids = waiting.values.flatMap { $0.map(\.id) }
-        (turns, waiting, count) = ([], [:], 0)
+        let ids = waiting.map(\.id)
+        (waiting, appTurns, turns) = ([], [:], [:])
         return ids
+    }
+
+    /// A wrong secret came from a network: what it has waiting, and sends in the next minutes, waits behind
+    /// all others.
+    mutating func noteFailure(from network: [UInt8], now: ContinuousClock.Instant) {
+        failed.insert(network, now: now)
     }
 }

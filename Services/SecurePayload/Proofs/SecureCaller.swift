@@ -74,7 +74,7 @@ enum SecureRefusal: String, Error, CaseIterable {
             HTTPProblem(
                 status: 503,
                 detail: "too many secrets are being checked; try again",
-                headers: ["Retry-After": "2"]
+                headers: ["Retry-After": String(SecretChecks.restSeconds)]
             )
         case .issuerAway:
             HTTPProblem(

@@ -187,8 +187,14 @@ struct SecureDoor: Sendable {
         } else {
             stored = nil
         }
-        let known = try await check(secret, stored, mark, owner: address, visit)
+        // Apps that nobody has are one.
+        let caller = SecretChecks.Caller(
+            app: Array((app?.id ?? "").utf8),
+            network: Array(address.utf8)
+        )
+        let known = try await check(secret, stored, mark, of: caller, visit)
         if known, let stored { remembered.remember(mark, for: stored) }
+        if !known { checks.noteFailure(from: caller.network) }
         isRight = known
         return known
     }
@@ -199,7 +205,7 @@ struct SecureDoor: Sendable {
         _ secret: [UInt8],
         _ stored: String?,
         _ mark: [UInt8],
-        owner: String,
+        of caller: SecretChecks.Caller,
         _ visit: Visit
     ) async throws -> Bool {
         var hash = PasswordHash.decoy
@@ -220,7 +226,7 @@ struct SecureDoor: Sendable {
         let key = mark + sha256(Array(compared.stored.utf8))
         let right = try await checks.result(
             key,
-            of: Array(owner.utf8),
+            of: caller,
             for: visit.presence
         ) { compared.matches(secret) ? compared : nil }
         return right != nil && compared != PasswordHash.decoy
