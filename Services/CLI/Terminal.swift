@@ -2,26 +2,33 @@ import Glibc
 import JSON
 import Observability
 
-/// Where a person reads and writes.
+/// Where a person reads and writes. All text that the command prints goes through here, and through
+/// `PrintableText`: stored data cannot move a cursor, or turn a line's direction.
 enum Terminal {
-    static func say(_ text: String) {
-        Log.standardOutput(Array((text.hasSuffix("\n") ? text : text + "\n").utf8))
-    }
+    static func say(_ text: String) { write(text.hasSuffix("\n") ? text : text + "\n") }
 
     static func say(_ value: JSONValue) { say(value.text) }
 
-    /// As it is, without a line's end.
-    static func write(_ text: String) { Log.standardOutput(Array(text.utf8)) }
+    /// Without a line's end.
+    static func write(_ text: String) { Log.standardOutput(PrintableText.bytes(of: text)) }
 
-    static func complain(_ text: String) { write(text + "\n", to: STDERR_FILENO) }
-
-    /// A line that another will take the place of.
-    static func complain(passing line: String) {
-        write("\r\(line)\u{1B}[K", to: STDERR_FILENO)
+    /// Writes a line that another will take the place of.
+    static func write(passing line: String) {
+        Log.standardOutput(passing(line))
     }
 
-    private static func write(_ text: String, to descriptor: Int32) {
-        let bytes = Array(text.utf8)
+    static func complain(_ text: String) {
+        write(PrintableText.bytes(of: text + "\n"), to: STDERR_FILENO)
+    }
+
+    /// The same where complaints go.
+    static func complain(passing line: String) { write(passing(line), to: STDERR_FILENO) }
+
+    private static func passing(_ line: String) -> [UInt8] {
+        Array("\r".utf8) + PrintableText.bytes(of: line) + Array("\u{1B}[K".utf8)
+    }
+
+    private static func write(_ bytes: [UInt8], to descriptor: Int32) {
         unsafe bytes.withUnsafeBytes { buffer in
             _ = unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
         }
@@ -32,7 +39,7 @@ enum Terminal {
 
     /// What a person answers, in one line; `nil` where he left.
     static func ask(_ question: String) -> String? {
-        write(question, to: STDERR_FILENO)
+        write(PrintableText.bytes(of: question), to: STDERR_FILENO)
         return readLine(strippingNewline: true)
     }
 
@@ -58,14 +65,16 @@ enum Terminal {
     /// A text in one line of at most so many characters, without what a terminal minds.
     static func short(_ text: String, _ limit: Int) -> String {
         let printable = text.unicodeScalars.prefix(4 * limit).map { scalar in
-            scalar.properties.generalCategory == .control ? " " : Character(scalar)
+            PrintableText.isPrintable(scalar) && scalar != "\n" && scalar != "\t"
+                ? Character(scalar) : " "
         }
         let line = String(printable)
         return line.count <= limit ? line : line.prefix(limit - 1) + "…"
     }
 
-    /// Columns, aligned, two blanks apart.
+    /// Columns, aligned, two blanks apart. A cell is one line, whatever it holds.
     static func table(_ rows: [[String]]) -> String {
+        let rows = rows.map { $0.map(PrintableText.line) }
         let columns = rows.map(\.count).max() ?? 0
         let widths = (0..<columns).map { column in
             rows.map { $0.indices.contains(column) ? $0[column].count : 0 }.max() ?? 0
