@@ -75,10 +75,7 @@ struct KeptLetter: Equatable {
     /// - Returns: Where it goes, or why nowhere.
     func way(_ topics: KafkaTopics) -> Way {
         guard let value = record.value else {
-            return .none(
-                record.key == nil && detail.contains("are left out")
-                    ? "it was too large to be kept" : "it holds no value"
-            )
+            return .none(isOmitted ? "it was too large to be kept" : "it holds no value")
         }
         if source.hasPrefix(Self.httpMark) {
             let route = String(source.dropFirst(Self.httpMark.count))
@@ -95,6 +92,15 @@ struct KeptLetter: Equatable {
         return .kafka(topic: source)
     }
 
+    /// Whether its content was left out, by its header. Letters of versions without that header hold no value
+    /// for no other cause than that, or than that there was none.
+    private var isOmitted: Bool {
+        if let content = text(OutgoingRecord.deadLetterContentHeader) {
+            return content.isSame(as: OutgoingRecord.deadLetterContentOmitted)
+        }
+        return record.key == nil && !reason.isSame(as: DeadLetterReason.Reason.emptyValue.rawValue)
+    }
+
     private func isIngest(_ topics: KafkaTopics) -> Bool {
         source.hasPrefix(topics.ingestPrefix)
             && IngestTypeName.isWellFormed(String(source.dropFirst(topics.ingestPrefix.count)))
@@ -103,6 +109,7 @@ struct KeptLetter: Equatable {
     /// What made it a letter, and is not the record's own.
     private static let added = [
         "error.reason", "error.detail", "source.topic", "source.partition", "source.offset",
+        OutgoingRecord.deadLetterContentHeader,
     ]
 
     /// The record as it came before it was a letter.

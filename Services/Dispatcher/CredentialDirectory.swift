@@ -141,13 +141,13 @@ final class CredentialDirectory: @unchecked Sendable {
             do {
                 return .client(try providers.unauthenticatedMPNSClient(app: delivery.app))
             } catch {
-                return .misconfigured("there is no client for MPNS")
+                return .misconfigured(LocalFailure.noMPNSClient.rawValue)
             }
         }
         let credential: StoredCredential
         switch Self.choose(candidates, topic: apnsTopic) {
         case .success(let chosen): credential = chosen
-        case .failure(let problem): return .misconfigured(problem.reason)
+        case .failure(let problem): return .misconfigured(problem.reason.rawValue)
         }
         let environment: PushEnvironment =
             switch (platform, delivery.device.environment) {
@@ -169,12 +169,12 @@ final class CredentialDirectory: @unchecked Sendable {
             )
         } catch {
             report(credential, error)
-            return .misconfigured("the \(platform.rawValue) credential cannot be used")
+            return .misconfigured(LocalFailure.unusableCredential(of: platform).rawValue)
         }
     }
 
     struct NoCredential: Error, Equatable {
-        let reason: String
+        let reason: LocalFailure
     }
 
     /// APNs' credentials are by topic: the delivery's own, else the default, or the only one there is.
@@ -183,22 +183,18 @@ final class CredentialDirectory: @unchecked Sendable {
         topic: String?
     ) -> Result<StoredCredential, NoCredential> {
         guard let first = candidates.first else {
-            return .failure(NoCredential(reason: "no credential for this provider"))
+            return .failure(NoCredential(reason: .noCredential))
         }
         guard first.platform == .apns else { return .success(first) }
         if let topic {
             guard let named = candidates.first(where: { $0.name == topic }) else {
-                return .failure(NoCredential(reason: "no APNs credential for this topic"))
+                return .failure(NoCredential(reason: .noCredentialOfTopic))
             }
             return .success(named)
         }
         let isOnly = candidates.count == 1
         guard let meant = isOnly ? first : candidates.first(where: \.isDefault) else {
-            return .failure(
-                NoCredential(
-                    reason: "several APNs credentials, none is the default, and no topic names one"
-                )
-            )
+            return .failure(NoCredential(reason: .noDefaultCredential))
         }
         return .success(meant)
     }

@@ -16,7 +16,7 @@ package struct FailureCount: Equatable, Sendable {
     package static let shown = 10
 
     /// How the reason begins of what is too large, whatever its size: it is counted as one.
-    package static let tooLarge = "the payload is too large"
+    package static let tooLarge = LocalFailure.payloadTooLarge.rawValue
 
     /// The reason as it is counted: bounded, and the same for what differs by a size alone.
     package static func reason(_ text: String?, status: Int?) -> String {

@@ -41,6 +41,10 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
 }
 
 extension OutgoingRecord {
+    /// The header of a letter whose content was too large for the topic; its value is the next.
+    package static let deadLetterContentHeader = "error.content"
+    package static let deadLetterContentOmitted = "omitted"
+
     /// The record as it came, with headers that say why it could not be used and where it stood.
     /// A record that was a dead letter before carries only the latest of these.
     ///
@@ -61,7 +65,7 @@ extension OutgoingRecord {
         if !isContentKept {
             detail += "; \(record.value?.count ?? 0) bytes, too large for this topic, are left out"
         }
-        let added = [
+        var added = [
             RecordHeader("error.reason", reason.reason.rawValue),
             RecordHeader("error.detail", detail),
             RecordHeader("source.topic", record.topic),
@@ -69,6 +73,7 @@ extension OutgoingRecord {
             RecordHeader("source.offset", String(record.offset)),
         ]
         guard isContentKept else {
+            added.append(RecordHeader(deadLetterContentHeader, deadLetterContentOmitted))
             return OutgoingRecord(
                 topic: topics.deadLetters,
                 key: nil,
@@ -76,7 +81,9 @@ extension OutgoingRecord {
                 headers: added
             )
         }
-        let kept = record.headers.filter { header in !added.contains { $0.name == header.name } }
+        let kept = record.headers.filter { header in
+            header.name != deadLetterContentHeader && !added.contains { $0.name == header.name }
+        }
         return OutgoingRecord(
             topic: topics.deadLetters,
             key: record.key,

@@ -106,7 +106,10 @@ struct AccessTokenGrant: Equatable {
             TokenRefusal(
                 outcome: outcome,
                 status: response.status,
-                reason: ProviderAnswer.bounded("token endpoint: \(reason)", 200)
+                reason: ProviderAnswer.bounded(
+                    "\(LocalFailure.tokenEndpoint.rawValue): \(reason)",
+                    200
+                )
             )
         }
         let word = body?["error"]?.string ?? "status \(response.status)"

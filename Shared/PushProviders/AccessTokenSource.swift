@@ -50,7 +50,12 @@ final class AccessTokenSource {
             request = try makeRequest()
         } catch {
             return finish(
-                .failure(TokenRefusal(outcome: .misconfigured, reason: "the key does not sign"))
+                .failure(
+                    TokenRefusal(
+                        outcome: .misconfigured,
+                        reason: LocalFailure.keyDoesNotSign.rawValue
+                    )
+                )
             )
         }
         fetches += 1
@@ -61,11 +66,14 @@ final class AccessTokenSource {
             case .failure(let error):
                 // Sent or not: a peer may allow no stream, or no byte of a body.
                 if error.kind == .timeout {
-                    slot.replace(generation, because: "token endpoint: \(error.metricLabel)")
+                    slot.replace(
+                        generation,
+                        because: "\(LocalFailure.tokenEndpoint.rawValue): \(error.metricLabel)"
+                    )
                 }
                 let outcome: ProviderOutcome =
                     error.isRetryable ? .notSent : .misconfigured
-                let reason = "token endpoint: \(error.metricLabel)"
+                let reason = "\(LocalFailure.tokenEndpoint.rawValue): \(error.metricLabel)"
                 finish(.failure(TokenRefusal(outcome: outcome, reason: reason)))
             }
         }

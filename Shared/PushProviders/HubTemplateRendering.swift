@@ -27,7 +27,7 @@ package struct DeviceTemplate: Sendable {
         now: Instant
     ) throws(RenderingError) -> PushRequest.NativePayloads {
         if let expiry, expiry <= now {
-            throw .invalid(field: "the device's template", problem: "has expired")
+            throw .expiredTemplate
         }
         var native = PushRequest.NativePayloads()
         switch platform {

@@ -7,6 +7,8 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
     case noContent(Platform)
     case invalid(field: String, problem: String)
     case tooLarge(bytes: Int, limit: Int)
+    /// The device's own template is not to be used any more.
+    case expiredTemplate
 
     package var description: String {
         switch self {
@@ -14,6 +16,7 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
         case .invalid(let field, let problem): "\(field) \(problem)"
         case .tooLarge(let bytes, let limit):
             "\(FailureCount.tooLarge): \(bytes) bytes of at most \(limit)"
+        case .expiredTemplate: LocalFailure.templateExpired.rawValue
         }
     }
 }

@@ -72,14 +72,16 @@ struct KeptLetterTests {
         }
     }
 
-    @Test("What was too large to be kept cannot go anywhere")
+    @Test(
+        "What was too large to be kept cannot go anywhere: by its header, or as older ones say it"
+    )
     func leftOut() {
-        let letter = letter(
-            "p.push.requests",
-            nil,
-            detail: "long; 9 bytes, too large, are left out"
-        )
-        #expect(letter.way(topics) == .none("it was too large to be kept"))
+        let why = KeptLetter.Way.none("it was too large to be kept")
+        #expect(letter("p.push.requests", nil, [("error.content", "omitted")]).way(topics) == why)
+        let older = letter("p.push.requests", nil, detail: "long; 9 bytes, too large, are left out")
+        #expect(older.way(topics) == why)
+        let words = letter("p.push.requests", "{}", detail: "its name: \"are left out\"")
+        #expect(words.way(topics) == .kafka(topic: "p.push.requests"))
     }
 
     @Test(

@@ -153,6 +153,7 @@ struct PushEventTests {
                 ),
                 RecordHeader("source.topic", "push.requests"),
                 RecordHeader("source.partition", "3"), RecordHeader("source.offset", "41"),
+                RecordHeader("error.content", "omitted"),
             ]
         )
     }

@@ -176,14 +176,11 @@ enum HubOutcome: String {
     }
 
     private static func failed(_ delivery: DeliveryCount) -> HubOutcome {
+        let local = delivery.reason.flatMap(LocalFailure.init(reason:))
+        if let local, let outcome = HubOutcome(local, status: delivery.status) { return outcome }
+        // Refused here, before any push service was asked, for what the message holds.
+        guard let status = delivery.status else { return .invalidFormat }
         let reason = delivery.reason?.lowercased() ?? ""
-        guard let status = delivery.status else {
-            // Refused here, before any push service was asked.
-            if reason.contains("too large") { return .invalidSize }
-            if reason.contains("has expired") { return .dropped }
-            return reason.contains("credential") || reason.contains("key")
-                ? .invalidCredentials : .invalidFormat
-        }
         switch (delivery.platform, status, reason) {
         case (_, 413, _), (_, _, "payloadtoolarge"): return .invalidSize
         case (.apns, _, "baddevicetoken"), (.apns, _, "devicetokennotfortopic"),
@@ -198,6 +195,25 @@ enum HubOutcome: String {
         case (_, 500..., _): return .serverError
         case (_, 400..<500, _): return .invalidFormat
         case _: return .unknown
+        }
+    }
+
+    /// - Returns: `nil` where the status of a token endpoint says more.
+    private init?(_ failure: LocalFailure, status: Int?) {
+        switch failure {
+        case .payloadTooLarge: self = .invalidSize
+        case .templateExpired: self = .dropped
+        case .malformedToken: self = .wrongToken
+        case .hostNotAllowed: self = .badChannel
+        case .noCredential, .noCredentialOfTopic, .noDefaultCredential, .unusableAPNsCredential,
+            .unusableFCMCredential, .unusableWNSCredential, .unusableMPNSCredential,
+            .noMPNSClient, .keyDoesNotSign:
+            self = .invalidCredentials
+        case .tokenEndpoint:
+            guard status.map({ (400..<500).contains($0) && $0 != 408 && $0 != 429 }) ?? true else {
+                return nil
+            }
+            self = .invalidCredentials
         }
     }
 }

@@ -94,7 +94,10 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         do {
             bearer = isClosed ? nil : try tokens?.token()
         } catch {
-            let answer = ProviderAnswer(.misconfigured, reason: "the key does not sign")
+            let answer = ProviderAnswer(
+                .misconfigured,
+                reason: LocalFailure.keyDoesNotSign.rawValue
+            )
             for index in indices { finish(batch, index, answer) }
             return
         }
@@ -123,7 +126,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     ) -> ProviderAnswer? {
         guard !isClosed else { return ProviderAnswer(.notSent, reason: "closed") }
         guard DeviceToken.problem(notification.target.token, for: .apns) == nil else {
-            return ProviderAnswer(.rejected, reason: "malformed token")
+            return ProviderAnswer(.rejected, reason: LocalFailure.malformedToken.rawValue)
         }
         do throws(HTTPTransportError) {
             let form = try form(for: notification, bearer)

@@ -74,7 +74,11 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
             if isClosed {
                 finish(batch, index, ProviderAnswer(.notSent, reason: "closed"))
             } else if DeviceToken.problem(token, for: .fcm) != nil {
-                finish(batch, index, ProviderAnswer(.rejected, reason: "malformed token"))
+                finish(
+                    batch,
+                    index,
+                    ProviderAnswer(.rejected, reason: LocalFailure.malformedToken.rawValue)
+                )
             } else {
                 usable.append(index)
             }

@@ -76,7 +76,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
         guard channelHosts.permits(channel) else {
             return queue.finish(
                 delivery,
-                ProviderAnswer(.rejected, reason: "channel host not allowed")
+                ProviderAnswer(.rejected, reason: LocalFailure.hostNotAllowed.rawValue)
             )
         }
         // Nobody is told a certificate over plain http.

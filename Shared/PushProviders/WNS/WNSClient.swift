@@ -71,7 +71,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         guard channel.hasPrefix("https://"), channelHosts.permits(channel) else {
             return queue.finish(
                 delivery,
-                ProviderAnswer(.rejected, reason: "channel host not allowed")
+                ProviderAnswer(.rejected, reason: LocalFailure.hostNotAllowed.rawValue)
             )
         }
         let round = withdrawals

@@ -1,0 +1,41 @@
+/// Why Carillon itself failed a delivery, without a push service's word on it. A closed set: whoever fails a
+/// delivery writes this text as its reason, maybe with a detail behind a colon, and readers get the case back.
+/// A reason that is none of these is the content's own fault.
+package enum LocalFailure: String, Sendable, CaseIterable {
+    case payloadTooLarge = "the payload is too large"
+    case templateExpired = "the device's template has expired"
+    case malformedToken = "malformed token"
+    case hostNotAllowed = "channel host not allowed"
+    case noCredential = "no credential for this provider"
+    case noCredentialOfTopic = "no APNs credential for this topic"
+    case noDefaultCredential =
+        "several APNs credentials, none is the default, and no topic names one"
+    case unusableAPNsCredential = "the apns credential cannot be used"
+    case unusableFCMCredential = "the fcm credential cannot be used"
+    case unusableWNSCredential = "the wns credential cannot be used"
+    case unusableMPNSCredential = "the mpns credential cannot be used"
+    case noMPNSClient = "there is no client for MPNS"
+    case keyDoesNotSign = "the key does not sign"
+    case tokenEndpoint = "token endpoint"
+
+    package static func unusableCredential(of platform: Platform) -> LocalFailure {
+        switch platform {
+        case .apns: .unusableAPNsCredential
+        case .fcm: .unusableFCMCredential
+        case .wns: .unusableWNSCredential
+        case .mpns: .unusableMPNSCredential
+        }
+    }
+
+    /// Reads the reason of a delivery.
+    package init?(reason: String) {
+        let known = Self.allCases.first { failure in
+            let text = failure.rawValue.utf8
+            guard reason.utf8.starts(with: text) else { return false }
+            return reason.utf8.dropFirst(text.count).first ?? UInt8(ascii: ":")
+                == UInt8(ascii: ":")
+        }
+        guard let known else { return nil }
+        self = known
+    }
+}
