@@ -479,7 +479,7 @@ private struct CQLReader {
             switch word.lowercased() {
             case "true": return true
             case "false": return false
-            case "null": return nil
+            case "null": return .null
             case let name where peek() == .mark("("): return try call(name, depth: depth)
             default: throw CQLError("expected a value, not \(word.prefix(50))")
             }

@@ -115,7 +115,7 @@ extension EndToEndTests {
                 }
                 #expect(read.json?["inner"]?["list"]?[1]?.double == -1e20)
                 // And all of it, as clients that send whole objects do.
-                let whole = try await api.call("PUT", path, ["inner": read.json?["inner"] ?? nil])
+                let whole = try await api.call("PUT", path, ["inner": read.json?["inner"] ?? .null])
                 #expect(whole.status == 200, "\(className): \(whole.text)")
                 let raised = try await api.call(
                     "PUT",
@@ -168,9 +168,9 @@ extension EndToEndTests {
                 try await expect([name: ["$exists": false]], [bare])
                 try await expect([name: ["$exists": true]], [empty, some])
                 try await expect([name: nil], [bare])
-                try await expect([name: ["$ne": nil]], [empty, some])
-                try await expect([name: ["$in": [nil, "x", 9]]], [bare])
-                try await expect([name: ["$nin": [nil]]], [empty, some])
+                try await expect([name: ["$ne": .null]], [empty, some])
+                try await expect([name: ["$in": [.null, "x", 9]]], [bare])
+                try await expect([name: ["$nin": [.null]]], [empty, some])
             }
             try await expect(["badge": 0], [empty])
             try await expect(["badge": ["$lt": 1]], [empty])
@@ -181,7 +181,7 @@ extension EndToEndTests {
             let deleted = try await api.call("PUT", some, ["badge": delete, "channels": delete])
             #expect(deleted.status == 200, "\(deleted.text)")
             #expect(try await shown(some) == [nil, nil])
-            try await expect(["badge": nil, "channels": ["$exists": false]], [bare, some])
+            try await expect(["badge": .null, "channels": ["$exists": false]], [bare, some])
             // What raises an absent one begins at nothing; a save of something else leaves it absent.
             _ = try await api.call("PUT", bare, ["seen": true])
             #expect(try await shown(bare) == [nil, nil])
@@ -208,7 +208,7 @@ extension EndToEndTests {
                 "place": ["__type": "GeoPoint", "latitude": 1, "longitude": 2],
                 "owner": ["__type": "Pointer", "className": "_User", "objectId": "x"],
                 "data": ["__type": "Bytes", "base64": "YQ=="], "count": ["__op": "Increment"],
-                "tags": ["__op": "AddUnique", "objects": ["a"]], "deep.n": 1, "later": nil,
+                "tags": ["__op": "AddUnique", "objects": ["a"]], "deep.n": 1, "later": .null,
             ]
             for className in Self.classes {
                 let first = try await api.create(className, values)
@@ -246,8 +246,8 @@ extension EndToEndTests {
                     "PUT",
                     other,
                     [
-                        "score": 1.5, "name": "m", "info": ["x": ["y"]], "list": [], "flag": nil,
-                        "when": ["__op": "Delete"], "owner": nil, "deep": [:],
+                        "score": 1.5, "name": "m", "info": ["x": ["y"]], "list": [], "flag": .null,
+                        "when": ["__op": "Delete"], "owner": .null, "deep": [:],
                     ]
                 )
                 #expect(taken.status == 200, "\(taken.text)")

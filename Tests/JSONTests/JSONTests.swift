@@ -15,7 +15,7 @@ struct JSONValueTests {
             ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
             ("\"\"", ""), (#""a\"\\\/\b\f\n\r\t""#, "a\"\\/\u{8}\u{c}\n\r\t"),
             (#""é\u00e9\uD83D\uDE00""#, "éé😀"), (#""\u0000""#, "\0"), ("[]", []), ("{}", [:]),
-            ("[1, [2], {\"a\": [null]}]", [1, [2], ["a": [nil]]]),
+            ("[1, [2], {\"a\": [null]}]", [1, [2], ["a": [.null]]]),
         ] as [(String, JSONValue)]
     )
     func reads(text: String, value: JSONValue) throws {
@@ -191,7 +191,7 @@ struct JSONValueTests {
     func equality() {
         let left: JSONValue = ["a": 1, "b": [2]]
         #expect(left == ["b": [2], "a": 1])
-        #expect(left != ["b": [2], "a": 1, "c": nil])
+        #expect(left != ["b": [2], "a": 1, "c": .null])
         #expect(left != ["b": [2], "c": 1])
     }
 
@@ -203,7 +203,7 @@ struct JSONValueTests {
         #expect(JSONValue.integer(2).double == 2)
         #expect(JSONValue.string("1").integer == nil)
         #expect(JSONValue.bool(true).integer == nil)
-        let value: JSONValue = ["a": [1, "x"], "n": nil]
+        let value: JSONValue = ["a": [1, "x"], "n": .null]
         #expect(value["a"]?[1]?.string == "x")
         #expect(value["a"]?[2] == nil)
         #expect(value["n"]?.isNull == true)
@@ -217,7 +217,7 @@ struct JSONValueTests {
             "text": "q\"b\\c/\u{1}\u{1F}\u{7F}\u{2028}é😀\n", "int": -42, "min": .integer(.min),
             "double": 0.1, "big": .double(1e300), "tiny": .double(.leastNonzeroMagnitude),
             "yes": true, "no": false,
-            "nothing": nil, "list": [1, [], [:]],
+            "nothing": .null, "list": [1, [], [:]],
         ]
         #expect(try JSONValue.parse(value.bytes) == value)
         #expect(JSONValue.string("\u{1}\u{1F}\n\"").text == #""\u0001\u001f\n\"""#)

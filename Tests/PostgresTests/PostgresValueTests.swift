@@ -16,7 +16,7 @@ struct PostgresValueTests {
         #expect(try text(.boolean(true)) == "t")
         #expect(try text(.integer(.min)) == "-9223372036854775808")
         #expect(try text(.double(-.infinity)) == "-Infinity")
-        #expect(try text(.json(["a": [1, nil]])) == #"{"a":[1,null]}"#)
+        #expect(try text(.json(["a": [1, .null]])) == #"{"a":[1,null]}"#)
         #expect(
             try text(.textArray(["a", nil, "", "b\"c\\d", "NULL"]))
                 == #"{"a",NULL,"","b\"c\\d","NULL"}"#

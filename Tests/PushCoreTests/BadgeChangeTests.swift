@@ -13,7 +13,7 @@ struct BadgeChangeTests {
             (["__op": "Increment", "amount": 1.5], nil), (["amount": 1], nil),
             (["__op": "Increment", "amount": 1_000_001], nil),
             (["__op": "Increment", "by": 1], nil), (3, nil), ("Decrement", nil), ("", nil),
-            (nil, nil), (true, nil),
+            (.null, nil), (true, nil),
         ]
         for (value, amount) in cases {
             #expect(BadgeChange(value)?.amount == amount, "\(value)")
@@ -25,7 +25,7 @@ struct BadgeChangeTests {
         let change = BadgeChange(["__op": "Set", "amount": 7])
         #expect(change?.applied(to: 3) == 7)
         #expect(change?.applied(to: 2_000_000_000) == 7)
-        for amount in [-1, 2_147_483_648, nil, "7", 1.5] as [JSONValue] {
+        for amount in [-1, 2_147_483_648, .null, "7", 1.5] as [JSONValue] {
             #expect(BadgeChange(["__op": "Set", "amount": amount]) == nil)
         }
     }
@@ -49,7 +49,7 @@ struct BadgeChangeTests {
         #expect(try amounts(["data": ["badge": 3, "ios": ["badge": "Increment"]]]) == [.apns: 1])
         #expect(
             try amounts([
-                "data": ["badge": "Increment", "ios": ["badge": 3], "android": ["badge": nil]]
+                "data": ["badge": "Increment", "ios": ["badge": 3], "android": ["badge": .null]]
             ]) == [.wns: 1, .mpns: 1]
         )
         #expect(

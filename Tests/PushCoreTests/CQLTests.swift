@@ -33,7 +33,7 @@ struct CQLTests {
             ("a != 'x'", ["a": ["$ne": "x"]]), ("a <> 'x'", ["a": ["$ne": "x"]]),
             ("a < 1.5", ["a": ["$lt": 1.5]]), ("a <= -2", ["a": ["$lte": -2]]),
             ("a > 1 and a >= 2", ["$and": [["a": ["$gt": 1]], ["a": ["$gte": 2]]]]),
-            ("a in (1, 'x', null)", ["a": ["$in": [1, "x", nil]]]),
+            ("a in (1, 'x', null)", ["a": ["$in": [1, "x", .null]]]),
             ("a not in ('x')", ["a": ["$nin": ["x"]]]),
             ("a is exists", ["a": ["$exists": true]]),
             ("a is not exists", ["a": ["$exists": false]]),

@@ -60,7 +60,7 @@ struct LocaleTests {
     func subObjects() throws {
         let data: JSONObject = [
             "alert": "plain", "alert-fr": "bonjour", "alert-de": "hallo",
-            "ios": ["alert": "ios", "alert-fr": "salut", "alert-de": nil],
+            "ios": ["alert": "ios", "alert-fr": "salut", "alert-de": .null],
         ]
         #expect(try body(.apns, data, "fr") == #"{"aps":{"alert":"salut"}}"#)
         #expect(try body(.apns, data, "de") == #"{"aps":{"alert":"ios"}}"#)

@@ -28,7 +28,7 @@ struct PayloadTemplateTests {
             try text(template, ["name": "Ann", "n": 3, "b": true])
                 == #"{"aps":{"alert":"Hi Ann, 3 true."},"k":"v"}"#
         )
-        for values: JSONObject? in [nil, [:], ["name": nil, "n": []], ["name": "", "n": [:]]] {
+        for values: JSONObject? in [nil, [:], ["name": .null, "n": []], ["name": "", "n": [:]]] {
             #expect(try text(template, values) == #"{"aps":{"alert":"Hi friend,  ."},"k":"v"}"#)
         }
         #expect(try !self.template(.apns, ["alert": "Hi"]).isPersonal)

@@ -77,7 +77,7 @@ private func outgoing(
             body: #"{"aps":{"alert":"ios"},"x":1}"#
         ),
         Golden(
-            data: ["alert": "top", "sound": "a", "ios": ["sound": nil]],
+            data: ["alert": "top", "sound": "a", "ios": ["sound": .null]],
             body: #"{"aps":{"alert":"top"}}"#
         ),
         Golden(

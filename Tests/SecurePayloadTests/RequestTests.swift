@@ -22,8 +22,8 @@ struct RequestTests {
     @Test("The least is an identity and a payload; null is as absent")
     func defaults() throws {
         let nulls: JSONObject = [
-            "identity": "ann", "payload": "content", "visibleText": nil, "tag": nil,
-            "expiresInSeconds": nil, "readOnce": nil, "sealed": nil,
+            "identity": "ann", "payload": "content", "visibleText": .null, "tag": .null,
+            "expiresInSeconds": .null, "readOnce": .null, "sealed": .null,
         ]
         for object in [least, nulls] {
             let wanted = try read(object)
@@ -116,7 +116,7 @@ struct RequestTests {
     @Test("Names may be in lower case, tags may be none, and what is not known passes")
     func lenient() throws {
         let installation = try register([
-            "platform": "gcm", "handle": "reg:1", "tags": nil, "Else": [1],
+            "platform": "gcm", "handle": "reg:1", "tags": .null, "Else": [1],
         ])
         #expect(installation.channels == ["username:ann"])
         #expect(

@@ -38,7 +38,7 @@ struct InstallationPatch: Equatable, Sendable {
             guard let path = entry["path"]?.string, path.first == "/" else {
                 throw AzureError("operation \(index): path must begin with a slash")
             }
-            let value = entry["value"].flatMap { $0.isNull ? nil : $0 }
+            let value = entry["value"]
             operations.append(
                 Operation(
                     kind: kind,
