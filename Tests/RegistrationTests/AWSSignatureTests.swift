@@ -74,6 +74,43 @@ struct AWSSignatureTests {
         #expect(!signature.isSigned(by: ""))
     }
 
+    @Test("A blank that came as + is signed as %20: AWS' SDK for Java 1 does so")
+    func blank() throws {
+        let path =
+            "/identitypools/us-east-1%3A177a950c-2c08-43f0-9983-287270000001/identi"
+            + "ties/us-east-1%3Aaaaaaaaa-bbbb-4ccc-8ddd-000000000001/datasets/setting"
+            + "s.a_b-c%3Ad/records?lastSyncCount=3&nextToken=next%2B%2F%3D+token&maxR"
+            + "esults=10&syncSessionToken=session%2B%2F%3D+token"
+        var headers: HTTPHeaders = [:]
+        headers.add("Host", "127.0.0.1:28180")
+        headers.add("amz-sdk-invocation-id", "f1af183c-74fe-8623-b533-925451525e94")
+        headers.add("amz-sdk-request", "ttl=20261125T143627Z;attempt=1;max=4")
+        headers.add("amz-sdk-retry", "0/0/500")
+        headers.add(
+            "Authorization",
+            "AWS4-HMAC-SHA256 Credential=shop/20261125/us-east-1/cognito-sync/aws4_"
+                + "request, SignedHeaders=amz-sdk-invocation-id;amz-sdk-request;amz-sdk-r"
+                + "etry;host;user-agent;x-amz-date, Signature=d46d6a1f20ce96274b30002414e"
+                + "fe38551d182f846ea1634cceb93d978b6f21d"
+        )
+        headers.add(
+            "User-Agent",
+            "aws-sdk-java/1.12.797 Linux/6.1.0 OpenJDK_64-Bit_Server_VM/17.0.15+6-D"
+                + "ebian-1deb12u1 java/17.0.15 vendor/Debian cfg/retry-mode/legacy cfg/au"
+                + "th-source#unknown m/N,P"
+        )
+        headers.add("X-Amz-Date", "20261125T143537Z")
+        for (target, isSigned) in [
+            (path, true), (path.replacing("+token", with: "%20token"), true),
+            (path.replacing("+token", with: "%2Btoken"), false),
+        ] {
+            let request = try HTTPServerRequest(.get, target, headers: headers)
+            let signature = try #require(AWSSignature(request))
+            #expect(signature.accessKey == "shop")
+            #expect(signature.isSigned(by: "app-key-0001") == isSigned, "\(target)")
+        }
+    }
+
     @Test("With anything changed that was signed it does not", arguments: vectors)
     func changed(_ signed: Signed) throws {
         var others: [Signed] = []

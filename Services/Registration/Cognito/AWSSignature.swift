@@ -14,7 +14,8 @@ struct AWSSignature: Sendable {
     private let day: String
     private let region: String
     private let signature: String
-    private let textToSign: [UInt8]
+    /// For each canonical form of the query that clients sign.
+    private let textsToSign: [[UInt8]]
     private let date: Instant
 
     private static let algorithm = "AWS4-HMAC-SHA256"
@@ -51,14 +52,13 @@ struct AWSSignature: Sendable {
         (day, region) = (own[0], own[1])
         self.signature = signature
         self.date = date
-        let canonical = Self.canonical(request, signed: signed, hash: hash)
-        textToSign = Array(
-            [
+        textsToSign = Self.canonicalForms(of: request, signed: signed, hash: hash).map { form in
+            let lines = [
                 Self.algorithm, stamp, own.joined(separator: "/"),
-                Hex.encode(sha256(Array(canonical.utf8))),
+                Hex.encode(sha256(Array(form.utf8))),
             ]
-            .joined(separator: "\n").utf8
-        )
+            return Array(lines.joined(separator: "\n").utf8)
+        }
     }
 
     /// Whether `secret` made it. In constant time.
@@ -67,8 +67,12 @@ struct AWSSignature: Sendable {
         for part in [day, region, Self.service, Self.end] {
             key = hmacSHA256(key: key, Array(part.utf8))
         }
-        let expected = Hex.encode(hmacSHA256(key: key, textToSign))
-        return constantTimeEqual(Array(signature.utf8), Array(expected.utf8))
+        var isSigned = false
+        for text in textsToSign {
+            let expected = Hex.encode(hmacSHA256(key: key, text))
+            isSigned = constantTimeEqual(Array(signature.utf8), Array(expected.utf8)) || isSigned
+        }
+        return isSigned
     }
 
     /// Whether it was made within five minutes.
@@ -127,47 +131,70 @@ struct AWSSignature: Sendable {
 
     // MARK: Canonical form
 
-    private static func canonical(
-        _ request: HTTPServerRequest,
+    /// AWS decodes a query and encodes it anew: AWS' SDK for Java 1 sends a blank as `+` and signs
+    /// `%20`. Where that is not what came, the query as it came counts, too.
+    private static func canonicalForms(
+        of request: HTTPServerRequest,
         signed: [String],
         hash: String
-    ) -> String {
+    ) -> [String] {
         let parts = request.rawTarget.split(
             separator: "?",
             maxSplits: 1,
             omittingEmptySubsequences: false
         )
-        var lines = [
-            request.method.rawValue, path(String(parts[0])),
-            query(parts.count > 1 ? String(parts[1]) : ""),
-        ]
-        for name in signed {
+        let query = parts.count > 1 ? String(parts[1]) : ""
+        let headers = signed.map { name in
             let values = request.headers.all(name).map(trimmed)
-            lines.append("\(name):\(values.joined(separator: ","))")
+            return "\(name):\(values.joined(separator: ","))"
         }
-        return (lines + ["", signed.joined(separator: ";"), hash]).joined(separator: "\n")
+        let start = [request.method.rawValue, encoded(Array(parts[0].utf8), keeping: "/")]
+        let end = headers + ["", signed.joined(separator: ";"), hash]
+        let queries = [sorted(query) { $0 }, sorted(query, reencoded)]
+        return (queries[0] == queries[1] ? [queries[0]] : queries).map { query in
+            (start + [query] + end).joined(separator: "\n")
+        }
     }
 
-    /// The path as it was sent, encoded once more.
-    private static func path(_ sent: String) -> String {
+    /// Percent-encoded, but for letters, digits, `-`, `_`, `.`, `~` and what is kept.
+    private static func encoded(_ bytes: [UInt8], keeping kept: String = "") -> String {
         var encoded: [UInt8] = []
-        for byte in sent.utf8 {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"),
-                UInt8(ascii: "."), UInt8(ascii: "~"), UInt8(ascii: "/"):
+        for byte in bytes {
+            if ASCII.isAlphanumeric(byte) || "-_.~".utf8.contains(byte) || kept.utf8.contains(byte)
+            {
                 encoded.append(byte)
-            default: encoded += Array("%\(Hex.encode([byte]).uppercased())".utf8)
+            } else {
+                encoded += Array("%\(Hex.encode([byte]).uppercased())".utf8)
             }
         }
         return String(decoding: encoded, as: UTF8.self)
     }
 
-    /// The pairs as they were sent, sorted by name and value.
-    private static func query(_ sent: String) -> String {
-        sent.split(separator: "&").map { pair -> (name: String, value: String) in
+    /// Decoded as forms are, where `+` is a blank, and encoded again.
+    private static func reencoded(_ sent: String) -> String {
+        var decoded: [UInt8] = []
+        let bytes = Array(sent.utf8)
+        var index = 0
+        while index < bytes.count {
+            let digits = bytes[(index + 1)...].prefix(2)
+            if bytes[index] == UInt8(ascii: "%"), digits.count == 2,
+                let byte = UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
+            {
+                decoded.append(byte)
+                index += 3
+            } else {
+                decoded.append(bytes[index] == UInt8(ascii: "+") ? 0x20 : bytes[index])
+                index += 1
+            }
+        }
+        return encoded(decoded)
+    }
+
+    /// The pairs in one form, sorted by name and value.
+    private static func sorted(_ query: String, _ form: (String) -> String) -> String {
+        query.split(separator: "&").map { pair -> (name: String, value: String) in
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            return (String(parts[0]), parts.count > 1 ? String(parts[1]) : "")
+            return (form(String(parts[0])), parts.count > 1 ? form(String(parts[1])) : "")
         }
         .sorted { ($0.name, $0.value) < ($1.name, $1.value) }
         .map { "\($0.name)=\($0.value)" }.joined(separator: "&")
