@@ -65,10 +65,15 @@ extension PushRequest {
         case .mpns: (isNative, own) = (false, ["wp"])
         }
         if isNative { return nil }
-        var badge = data["badge"]
-        for name in own {
-            if let value = data[name]?.object?["badge"] { badge = value }
+        func seen(_ key: String) -> JSONValue? {
+            var value = data[key]
+            for name in own {
+                if let theirs = data[name]?.object?[key] { value = theirs }
+            }
+            return value?.isNull == false ? value : nil
         }
+        // A ready `aps` is what LeanCloud documents, too; a badge beside it goes before its own.
+        let badge = seen("badge") ?? (platform == .apns ? seen("aps")?["badge"] : nil)
         return badge.flatMap(BadgeChange.init)
     }
 

@@ -5,17 +5,39 @@ package import JSON
 ///
 /// A device gets the variant whose locale its own begins with, part by part: `fr-CA` hears
 /// `alert-fr-CA`, else `alert-fr`, else the plain `alert`. Case does not count, and `_` is `-`.
+/// Keys such as `title-img` name no language, and are the app's own.
 package struct LocaleVariants: Sendable, Equatable {
+    /// One text of one language, as a key of `data` names it.
+    package struct Variant: Equatable {
+        /// `alert` or `title`.
+        package let base: String
+        /// In its canonical form.
+        package let locale: String
+        /// Whether the key may as well be a word of the app's own: `alert-id`, `title-no`.
+        package let isDoubtful: Bool
+    }
+
     /// In their canonical form, those of more parts first.
     package let locales: [String]
 
     package init(_ data: JSONObject?) {
         var found: Set<String> = []
-        for (key, value) in data ?? [:] {
-            if let variant = Self.variant(key) { found.insert(variant.locale) }
-            for key in value.object?.keys ?? [] {
-                if let variant = Self.variant(key) { found.insert(variant.locale) }
+        var doubtful: [(locale: String, value: JSONValue)] = []
+        func note(_ key: String, _ value: JSONValue) {
+            guard let variant = Self.variant(key) else { return }
+            if variant.isDoubtful {
+                doubtful.append((variant.locale, value))
+            } else {
+                found.insert(variant.locale)
             }
+        }
+        for (key, value) in data ?? [:] {
+            note(key, value)
+            for (key, value) in value.object ?? [:] { note(key, value) }
+        }
+        let hasLanguages = !found.isEmpty
+        for (locale, value) in doubtful where hasLanguages || Self.isSentence(value) {
+            found.insert(locale)
         }
         locales = found.sorted { ($0.utf8.count, $0) > ($1.utf8.count, $1) }
     }
@@ -30,31 +52,73 @@ package struct LocaleVariants: Sendable, Equatable {
         return locales.first { Self.begins(canonical, with: $0) }
     }
 
+    /// The variant that a key of this push is; `nil` for a key of the app's own.
+    package func variant(_ key: String) -> Variant? {
+        guard let variant = Self.variant(key) else { return nil }
+        return variant.isDoubtful && !locales.contains(variant.locale) ? nil : variant
+    }
+
     /// Whether a device of `locale` takes the text for `variant`; both in their canonical form.
     package static func begins(_ locale: String, with variant: String) -> Bool {
         locale == variant || locale.hasPrefix(variant + "-")
     }
 
-    /// What a key of `data` is a variant of, and for whom; `nil` for every other key.
-    package static func variant(_ key: String) -> (base: String, locale: String)? {
+    /// The variant that a key of `data` may be; `nil` for every other key.
+    package static func variant(_ key: String) -> Variant? {
         guard let dash = key.firstIndex(of: "-") else { return nil }
         let base = String(key[..<dash])
         guard base == "alert" || base == "title" else { return nil }
         let locale = key[key.index(after: dash)...]
-        let parts = locale.split(
+        let parts = locale.lowercased().split(
             omittingEmptySubsequences: false,
             whereSeparator: { $0 == "-" || $0 == "_" }
         )
-        // A language of ISO 639, then script, region and variants as BCP 47 writes them: what is
-        // longer, as in `alert-type`, is an app's own key.
-        let isLocale =
-            parts.count <= 4 && (2...3).contains(parts[0].utf8.count)
-            && parts[0].utf8.allSatisfy(ASCII.isLetter)
-            && parts.dropFirst().allSatisfy { part in
-                (2...8).contains(part.utf8.count) && part.utf8.allSatisfy(ASCII.isAlphanumeric)
-            }
-        return isLocale ? (base, canonical(locale)) : nil
+        guard let language = parts.first, parts.count <= 4, languages.contains(String(language)),
+            parts.dropFirst().allSatisfy({ isSubtag($0, of: language) })
+        else { return nil }
+        let isDoubtful = parts.count == 1 && words.contains(String(language))
+        return Variant(base: base, locale: canonical(locale), isDoubtful: isDoubtful)
     }
+
+    /// A script, a region or a variant, as BCP 47 writes them; and the languages of Chinese.
+    private static func isSubtag(_ part: Substring, of language: Substring) -> Bool {
+        let bytes = part.utf8
+        guard bytes.allSatisfy({ ASCII.isAlphanumeric($0) }) else { return false }
+        let isLetters = bytes.allSatisfy { ASCII.isLetter($0) }
+        return switch bytes.count {
+        case 2: isLetters
+        case 3: isLetters ? language == "zh" : bytes.allSatisfy { !ASCII.isLetter($0) }
+        case 4: isLetters || bytes.first.map { !ASCII.isLetter($0) } ?? false
+        case 5...8: true
+        default: false
+        }
+    }
+
+    /// Languages whose code alone is a word that apps have keys of.
+    private static let words: Set<String> = ["id", "no", "to"]
+
+    /// Whether it is more than an identifier.
+    private static func isSentence(_ value: JSONValue) -> Bool {
+        value.object != nil || value.string?.utf8.contains(UInt8(ascii: " ")) == true
+    }
+
+    /// ISO 639's languages of two letters with the older codes of three of them, and those of three
+    /// letters that CLDR has locales for.
+    private static let languages = Set(
+        """
+        aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da \
+        de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz \
+        ia id ie ig ii ik in io is it iu iw ja ji jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb \
+        lg li ln lo lt lu lv mg mh mi mk ml mn mo mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om \
+        or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw \
+        ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu \
+        agq arn asa ast bas bem bez bho brx byn ceb cgg chr ckb csw dav dje doi dsb dua dyo ebu ewo fil \
+        fur gaa gsw guz haw hmn hsb hrx jgo jmc kab kaj kam kde kea kgp khq kln kok ksb ksf ksh lag lkt \
+        lrc luo luy mai mas mer mfe mgh mgo mni moh mua mus mzn naq nds nmg nnh nqo nso nus nyn pcm prg \
+        quc rof rwk sah saq sat sbp seh ses shi sma smj smn sms sma syr szl teo tig trv twq tzm vai vec \
+        vmw vun wae wal xog yav yue yrl zgh
+        """.split(separator: " ").map(String.init)
+    )
 
     /// `fr_CA@calendar=gregorian` and `fr-ca` are one.
     private static func canonical(_ locale: some StringProtocol) -> String {

@@ -31,6 +31,13 @@ package enum AppID {
 package enum ChannelName {
     package static let maximumBytes = 256
 
+    /// Whether a name can be stored and selected at all. Parse Server checks no more than that, so its
+    /// apps have names such as `user:1` and `news.sport`.
+    package static func canBeKept(_ name: String) -> Bool {
+        name.utf8.count <= maximumBytes && !name.utf8.contains(0)
+    }
+
+    /// LeanCloud's rule.
     package static func isValid(_ name: String) -> Bool {
         name.utf8.count <= maximumBytes
             && name.unicodeScalars.allSatisfy { scalar in

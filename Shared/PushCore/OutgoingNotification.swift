@@ -16,6 +16,8 @@ package struct RenderedPayload: Hashable, Sendable {
         case token
         /// `"<seconds>s"` until the notification expires.
         case timeToLive
+        /// When it is sent, as ISO 8601.
+        case time
     }
 
     package struct SplicePoint: Hashable, Sendable {

@@ -1,6 +1,6 @@
 import JSON
 
-/// The shape of LeanCloud's `data`: what is known must have its kind, the rest is custom.
+/// LeanCloud's `data`: known keys have their types, and one form each; the rest is custom.
 enum PushData {
     private static let platformObjects = [
         "ios", "android", "wp", "aps", "fcm", "mi", "hms", "mz", "vivo", "oppo",
@@ -23,47 +23,86 @@ enum PushData {
         path: String
     ) throws(PushRequestError) {
         for (key, value) in object where !value.isNull {
-            // A ready `aps` is the sender's own; what changes a badge stands beside it.
-            if key == "badge", path != "data.aps.", BadgeChange(value) != nil { continue }
-            // `alert-fr` is what `alert` is.
-            let meaning = LocaleVariants.variant(key)?.base ?? key
+            if key == "badge", BadgeChange(value) != nil { continue }
+            // `alert-fr` is what `alert` is; `alert-id` may as well be a key of the app's own.
+            let variant = LocaleVariants.variant(key)
+            let meaning = variant.map { $0.isDoubtful ? key : $0.base } ?? key
             guard let expected = expectation(meaning), !expected.holds(value) else { continue }
-            throw PushRequestError(path + key, .invalid("must be \(expected.text)"))
+            let given = expected.isContent ? "" : ", not \(value.shown)"
+            throw PushRequestError(path + key, .invalid("must be \(expected.text)\(given)"))
         }
     }
 
     private struct Expectation {
         let text: String
+        /// What people read, which no error repeats.
+        var isContent = false
         let holds: (JSONValue) -> Bool
     }
 
     private static func expectation(_ key: String) -> Expectation? {
         switch key {
-        case "alert":
-            Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
+        case "alert", "sound":
+            Expectation(text: "a string or an object", isContent: true) {
+                $0.string != nil || $0.object != nil
+            }
         case "badge":
             Expectation(text: "Increment or a whole number, 0 or more") {
-                $0.integer.map { $0 >= 0 } ?? false
+                $0.wholeNumber.map { $0 >= 0 } ?? false
             }
-        case "sound":
-            Expectation(text: "a string or an object") { $0.string != nil || $0.object != nil }
         case "title", "category", "thread-id", "collapse-id", "apns-push-type", "action",
             "wp-param", "target-content-id":
-            Expectation(text: "a string") { $0.string != nil }
+            Expectation(text: "a string", isContent: true) { $0.string != nil }
         case "content-available", "mutable-content":
-            Expectation(text: "0, 1, true or false") {
-                $0.bool != nil || $0.integer == 0 || $0.integer == 1
-            }
+            Expectation(text: "0, 1, true or false") { $0.flag != nil }
         case "silent":
-            Expectation(text: "true or false") { $0.bool != nil }
+            Expectation(text: "true or false") { $0.flag != nil }
         case "apns-priority":
-            Expectation(text: "10, 5 or 1") { $0.integer.map([10, 5, 1].contains) ?? false }
+            Expectation(text: "10, 5 or 1") { $0.wholeNumber.map([10, 5, 1].contains) ?? false }
         case "url-args":
-            Expectation(text: "an array of strings") {
+            Expectation(text: "an array of strings", isContent: true) {
                 $0.array?.allSatisfy { $0.string != nil } ?? false
             }
         default:
             nil
+        }
+    }
+
+    // MARK: One form
+
+    /// Rewrites numbers and flags to the form that providers take, wherever clients may write them:
+    /// APNs would show nothing for a badge of `3.0`, and reads no flag that is a string.
+    static func inOneForm(_ data: JSONObject) -> JSONObject {
+        var result = rewritten(data)
+        for platform in platformObjects {
+            guard let object = data[platform]?.object else { continue }
+            result[platform] = .object(rewritten(object))
+        }
+        return result
+    }
+
+    private static func rewritten(_ object: JSONObject) -> JSONObject {
+        var result = object
+        for (key, value) in object {
+            if let form = form(of: value, under: key) { result[key] = form }
+        }
+        return result
+    }
+
+    /// `nil`: as it is.
+    private static func form(of value: JSONValue, under key: String) -> JSONValue? {
+        switch key {
+        case "badge", "apns-priority": return value.wholeNumber.map(JSONValue.init)
+        case "content-available", "mutable-content": return value.flag.map { $0 ? 1 : 0 }
+        case "silent": return value.flag.map(JSONValue.bool)
+        case "sound":
+            guard var sound = value.object, let isCritical = sound["critical"]?.flag else {
+                return nil
+            }
+            sound["critical"] = isCritical ? 1 : 0
+            return .object(sound)
+        case "aps": return value.object.map { .object(rewritten($0)) }
+        default: return nil
         }
     }
 }

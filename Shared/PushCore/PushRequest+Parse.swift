@@ -26,7 +26,7 @@ extension PushRequest {
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
         "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
         "spread", "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
-        "platforms", "template",
+        "platforms", "template", "sdk",
     ]
 
     private static let selectorFields = [
@@ -82,6 +82,8 @@ extension PushRequest {
         request.data = try fields.object("data")
         if let data = request.data {
             try PushData.check(data)
+            let data = PushData.inOneForm(data)
+            request.data = data
             request.templateFields = PushTemplate.fields(of: data)
         }
         guard request.templateFields.count <= PushTemplate.maximumFields else {
@@ -159,7 +161,7 @@ extension PushRequest {
         if let topic = try AudienceTopic(fields) { return .topic(topic) }
         let channels = try fields.strings("channels", orOne: true)
         for (index, channel) in (channels ?? []).enumerated()
-        where !ChannelName.isValid(channel) {
+        where !ChannelName.canBeKept(channel) {
             throw PushRequestError("channels[\(index)]", .badChannelName)
         }
         return .installations(
@@ -216,7 +218,7 @@ extension PushRequest {
             for (index, name) in names.enumerated() where Platform(rawValue: name) == nil {
                 throw PushRequestError(
                     "platforms[\(index)]",
-                    .invalid("must be apns, fcm, wns or mpns")
+                    .invalid("must be apns, fcm, wns or mpns, not \(JSONValue.string(name).shown)")
                 )
             }
             parts.append(.field(.provider, .among(names.map(WhereValue.string))))
@@ -287,11 +289,9 @@ extension PushRequest {
         for key in object.keys where !["platform", "token", "environment"].contains(key) {
             throw PushRequestError("\(path).\(String(key.prefix(100)))", .invalid("is unknown"))
         }
-        guard let name = try fields.string("platform") else {
+        guard let platform: Platform = try fields.choice("platform", "apns, fcm, wns or mpns")
+        else {
             throw PushRequestError("\(path).platform", .missing("apns, fcm, wns or mpns"))
-        }
-        guard let platform = Platform(rawValue: name) else {
-            throw PushRequestError("\(path).platform", .invalid("must be apns, fcm, wns or mpns"))
         }
         guard let token = try fields.string("token") else {
             throw PushRequestError("\(path).token", .missing("a string"))
@@ -305,7 +305,10 @@ extension PushRequest {
             else {
                 throw PushRequestError(
                     "\(path).environment",
-                    .invalid("must be production or sandbox, and is APNs' alone")
+                    .invalid(
+                        "must be production or sandbox, and is APNs' alone, not "
+                            + JSONValue.string(name).shown
+                    )
                 )
             }
             environment = value
@@ -388,13 +391,10 @@ extension PushRequest {
         if let interval = fields["expiration_interval"] {
             // LeanCloud's own examples send the number as text too. Apple's time intervals have
             // fractions: nothing ends before it was asked to.
-            let text = interval.string.flatMap { Int($0) }.map(Double.init)
-            guard let seconds = interval.double ?? text,
-                (0...3_153_600_000).contains(seconds)
-            else {
+            guard let seconds = interval.realNumber, (0...3_153_600_000).contains(seconds) else {
                 throw PushRequestError(
                     "expiration_interval",
-                    .invalid("must be a number of seconds, 0 or more")
+                    .invalid("must be a number of seconds, 0 or more, not \(interval.shown)")
                 )
             }
             request.expiration = .afterSeconds(Int(seconds.rounded(.up)))
@@ -403,19 +403,23 @@ extension PushRequest {
 
     private static func pace(_ fields: FieldReader) throws(PushRequestError) -> Int? {
         if let pace = fields["pace"] {
-            guard let devices = pace.integer, devices >= 1 else {
+            guard let devices = pace.wholeNumber, devices >= 1 else {
                 throw PushRequestError(
                     "pace",
-                    .invalid("must be a whole number of devices a second, 1 or more")
+                    .invalid(
+                        "must be a whole number of devices a second, 1 or more, not \(pace.shown)"
+                    )
                 )
             }
             return min(devices, maximumPace)
         }
         guard let control = fields["flow_control"] else { return nil }
-        guard let devices = control.integer, devices >= 0 else {
+        guard let devices = control.wholeNumber, devices >= 0 else {
             throw PushRequestError(
                 "flow_control",
-                .invalid("must be a whole number of devices a second, 0 or more")
+                .invalid(
+                    "must be a whole number of devices a second, 0 or more, not \(control.shown)"
+                )
             )
         }
         return min(max(devices, minimumFlowControl), maximumPace)
@@ -424,10 +428,12 @@ extension PushRequest {
     /// `nil`: as fast as it goes.
     private static func spread(_ fields: FieldReader) throws(PushRequestError) -> Int? {
         guard let value = fields["spread"] else { return nil }
-        guard let seconds = value.double, (0...maximumSpread).contains(seconds) else {
+        guard let seconds = value.realNumber, (0...maximumSpread).contains(seconds) else {
             throw PushRequestError(
                 "spread",
-                .invalid("must be a number of seconds, 0 to \(Int(maximumSpread))")
+                .invalid(
+                    "must be a number of seconds, 0 to \(Int(maximumSpread)), not \(value.shown)"
+                )
             )
         }
         let milliseconds = Int((seconds * 1000).rounded())
@@ -440,165 +446,20 @@ extension PushRequest {
     ) throws(PushRequestError) {
         request.apnsTopic = try fields.string("topic", bytes: 1...256)
         request.apnsTeamID = try fields.string("apns_team_id", bytes: 1...64)
-        request.notificationLabel = try fields.string("notification_id", bytes: 1...16)
+        request.notificationLabel = try fields.identifier("notification_id", bytes: 1...16)
         request.androidChannel = try fields.string("_notificationChannel", bytes: 1...256)
         // APNs' limit, the lowest of the providers'.
         request.collapseID = try fields.string("collapse_id", bytes: 1...64)
-        if let name = try fields.string("priority") {
-            guard let priority = Priority(rawValue: name) else {
-                throw PushRequestError("priority", .invalid("must be high or normal"))
-            }
-            request.priority = priority
-        }
+        request.priority = try fields.choice("priority", "high or normal")
+        request.sdk = try fields.choice("sdk", "parse")
         switch try fields.string("prod") {
         case nil, "prod": request.environment = .production
         case "dev": request.environment = .sandbox
-        case .some: throw PushRequestError("prod", .invalid("must be dev or prod"))
-        }
-    }
-}
-
-/// Reads known fields by kind; `null` counts as absent.
-struct FieldReader {
-    private let object: JSONObject
-    private let path: String
-
-    init(_ object: JSONObject, path: String = "") {
-        self.object = object
-        self.path = path
-    }
-
-    subscript(field: String) -> JSONValue? {
-        guard let value = object[field], !value.isNull else { return nil }
-        return value
-    }
-
-    func has(_ field: String) -> Bool { self[field] != nil }
-
-    private func wrong(_ field: String, _ expected: String, _ value: JSONValue) -> PushRequestError
-    {
-        PushRequestError(path + field, .invalid("must be \(expected), \(value.not)"))
-    }
-
-    func string(
-        _ field: String,
-        bytes: ClosedRange<Int>? = nil
-    ) throws(PushRequestError) -> String? {
-        guard let value = self[field] else { return nil }
-        guard let text = value.string else { throw wrong(field, "a string", value) }
-        if let bytes, !bytes.contains(text.utf8.count) {
+        case let name?:
             throw PushRequestError(
-                path + field,
-                .invalid("must be \(bytes.lowerBound) to \(bytes.upperBound) bytes long")
+                "prod",
+                .invalid("must be dev or prod, not \(JSONValue.string(name).shown)")
             )
-        }
-        guard !text.utf8.contains(0) else {
-            throw PushRequestError(path + field, .invalid("must not hold a NUL character"))
-        }
-        return text
-    }
-
-    /// An event's id or source: 1 to 256 bytes; a number is taken as its digits.
-    func identifier(_ field: String) throws(PushRequestError) -> String? {
-        if let number = self[field]?.integer { return String(number) }
-        return try string(field, bytes: 1...PushRequest.maximumSourceBytes)
-    }
-
-    func boolean(_ field: String) throws(PushRequestError) -> Bool? {
-        guard let value = self[field] else { return nil }
-        guard let flag = value.bool else { throw wrong(field, "true or false", value) }
-        return flag
-    }
-
-    func object(_ field: String) throws(PushRequestError) -> JSONObject? {
-        guard let value = self[field] else { return nil }
-        guard let object = value.object else { throw wrong(field, "an object", value) }
-        return object
-    }
-
-    func time(_ field: String) throws(PushRequestError) -> Instant? {
-        guard let value = self[field] else { return nil }
-        guard let text = value.string, let time = Instant(iso8601: text) else {
-            throw PushRequestError(
-                path + field,
-                .invalid("must be an ISO 8601 time in UTC, such as 2026-11-20T21:04:05.000Z")
-            )
-        }
-        return time
-    }
-
-    /// An instant, or a time of each device's own clock where there is no zone.
-    func pushTime(_ field: String) throws(PushRequestError) -> PushTime? {
-        guard let value = self[field] else { return nil }
-        if let text = value.string {
-            if let time = Instant(iso8601: text) { return .at(time) }
-            if let time = WallTime(iso8601: text) { return .local(time) }
-        }
-        throw PushRequestError(
-            path + field,
-            .invalid(
-                "must be an ISO 8601 time, such as 2026-11-20T21:04:05.000Z, or without the zone "
-                    + "for the time of each device"
-            )
-        )
-    }
-
-    /// A list of distinct strings, in the order given.
-    func strings(
-        _ field: String,
-        orOne: Bool
-    ) throws(PushRequestError) -> [String]? {
-        guard let value = self[field] else { return nil }
-        if orOne, let one = value.string { return try check([.string(one)], field) }
-        guard let list = value.array else { throw wrong(field, "an array of strings", value) }
-        return try check(list, field)
-    }
-
-    private func check(
-        _ list: [JSONValue],
-        _ field: String
-    ) throws(PushRequestError) -> [String] {
-        guard list.count <= PushRequest.maximumListCount else {
-            throw PushRequestError(
-                path + field,
-                .invalid("must hold at most \(PushRequest.maximumListCount) entries")
-            )
-        }
-        var result: [String] = []
-        var seen: TextSet = []
-        for (index, value) in list.enumerated() {
-            guard let text = value.string else {
-                throw wrong("\(field)[\(index)]", "a string", value)
-            }
-            guard text.utf8.count <= 512, !text.utf8.contains(0) else {
-                throw PushRequestError(
-                    "\(path)\(field)[\(index)]",
-                    .invalid("must be at most 512 bytes, without NUL")
-                )
-            }
-            if seen.insert(text).inserted { result.append(text) }
-        }
-        return result
-    }
-
-    func stringMap(_ field: String) throws(PushRequestError) {
-        guard let object = try object(field) else { return }
-        for (key, value) in object where value.string == nil {
-            throw wrong("\(field).\(String(key.prefix(100)))", "a string", value)
-        }
-    }
-}
-
-extension JSONValue {
-    /// "not a number": the end of an error's sentence.
-    fileprivate var not: String {
-        switch self {
-        case .null: "not null"
-        case .bool: "not a boolean"
-        case .integer, .double, .number: "not a number"
-        case .string: "not a string"
-        case .array: "not an array"
-        case .object: "not an object"
         }
     }
 }

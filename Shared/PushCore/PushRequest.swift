@@ -36,6 +36,8 @@ package struct PushRequest: Sendable, Equatable {
     package var spreadMilliseconds: Int?
     /// Everything but sending.
     package var isDryRun: Bool
+    /// `sdk`: whose client library the Android apps have, where FCM's messages must be in its form.
+    package var sdk: SDK?
     /// What the request holds beyond the contract. Kept in the push's record.
     package var unknownFields: [String]
     /// Whether devices are told the push's id, as `pushIDKey`. Not the request's to say: its app's
@@ -134,6 +136,12 @@ package struct PushRequest: Sendable, Equatable {
         case high, normal
     }
 
+    /// A client library that reads FCM's data itself.
+    package enum SDK: String, Sendable, CaseIterable {
+        /// Parse's Android SDK, which handles messages of `push_id`, `time` and `data` alone.
+        case parse
+    }
+
     package init(audience: Audience, data: JSONObject? = nil) {
         self.audience = audience
         self.data = data
@@ -146,15 +154,21 @@ package struct PushRequest: Sendable, Equatable {
 
     /// When nobody wants the push any more. An interval without a `push_time` counts from
     /// `acceptedAt`, when the request came in; with one that is device-local, each device has an end
-    /// of its own, and this is the last of them.
+    /// of its own, and this is the last of them. `nil` for a push that is sent now or never: it has no
+    /// end before it is sent.
     package func expiresAt(acceptedAt: Instant) -> Instant? {
         switch expiration {
         case .at(let time): time
+        case .afterSeconds(0): nil
         case .afterSeconds(let seconds):
             (pushTime?.latest ?? acceptedAt).adding(milliseconds: Int64(seconds) * 1000)
         case nil: nil
         }
     }
+
+    /// Whether each provider is to try it once and store nothing: an `expiration_interval` of 0. It is
+    /// sent once, and not again where the provider was busy.
+    package var isNowOrNever: Bool { expiration == .afterSeconds(0) }
 
     /// Whether it goes to devices that it names one by one.
     package var isDirect: Bool {
@@ -174,7 +188,8 @@ package struct PushRequest: Sendable, Equatable {
     ]
 }
 
-/// Why a request cannot be used. Names the field, never holds its value.
+/// Why a request cannot be used. Names the field; repeats a value only where the field holds a choice,
+/// a number, a time or a name, never content or a token.
 package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvertible {
     /// A path such as `data.badge` or `tokens[3].platform`.
     package let field: String
@@ -206,7 +221,8 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         case .missing(let expected): "\(field) is missing: \(expected)"
         case .unsupported: "\(field) is not supported yet"
         case .badChannelName:
-            "\(field) is no channel name: letters, digits, '_', '-', '=' and CJK only"
+            "\(field) is not a channel name: at most \(ChannelName.maximumBytes) bytes, and with "
+                + "LeanCloud letters, digits, '_', '-', '=' and CJK only"
         case .conflict(let other): "\(field) and \(other) exclude each other"
         case .noKnownSelector:
             "\(field) is not a known field, and no known selector is there: refused rather than "

@@ -234,8 +234,8 @@ private struct WhereReader {
             }
             return .size(size)
         case "$exists":
-            guard let flag = operand.value.bool else {
-                throw operand.malformed("must be true or false")
+            guard let flag = operand.value.flag else {
+                throw operand.malformed("must be true or false, not \(operand.value.shown)")
             }
             return .exists(flag)
         case "$regex": return .pattern(try pattern(operand))
@@ -408,13 +408,13 @@ private struct WhereReader {
             switch key {
             case "where", "className", "keys", "excludeKeys": continue
             case "limit":
-                guard let limit = value.integer else {
+                guard let limit = value.wholeNumber else {
                     throw operand.malformed("limit must be a whole number")
                 }
                 let isValid = (1...WhereQuery.maximumLimit).contains(limit)
                 query.limit = isValid ? limit : WhereQuery.defaultLimit
             case "skip":
-                guard let skip = value.integer, skip >= 0 else {
+                guard let skip = value.wholeNumber, skip >= 0 else {
                     throw operand.malformed("skip must be a whole number, 0 or more")
                 }
                 query.skip = skip

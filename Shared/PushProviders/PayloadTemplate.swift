@@ -195,13 +195,21 @@ struct Marks {
     private mutating func markBadge(_ value: Value, in data: inout JSONObject) {
         let mark = JSONValue.number(add(value, isQuoted: false))
         for name in ["ios", "android", "fcm", "wp"] {
-            guard var own = data[name]?.object, let badge = own["badge"],
-                BadgeChange(badge) != nil
-            else { continue }
-            own["badge"] = mark
-            data[name] = .object(own)
+            guard let own = data[name]?.object else { continue }
+            data[name] = .object(Self.marked(own, mark))
         }
-        if let badge = data["badge"], BadgeChange(badge) != nil { data["badge"] = mark }
+        data = Self.marked(data, mark)
+    }
+
+    /// With the mark in the place of its badge, and of that of its `aps`.
+    private static func marked(_ object: JSONObject, _ mark: JSONValue) -> JSONObject {
+        var object = object
+        if let badge = object["badge"], BadgeChange(badge) != nil { object["badge"] = mark }
+        if var aps = object["aps"]?.object, let badge = aps["badge"], BadgeChange(badge) != nil {
+            aps["badge"] = mark
+            object["aps"] = .object(aps)
+        }
+        return object
     }
 
     /// Whether a `badge` is a whole number, or the mark for one.

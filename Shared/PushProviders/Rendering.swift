@@ -96,16 +96,16 @@ struct PlatformData {
             }
         }
         let wasEmpty = fields.isEmpty
-        speak(locale)
+        speak(locale, of: LocaleVariants(data))
         guard wasEmpty || !fields.isEmpty else { throw .noContent(platform) }
     }
 
     /// Puts the texts of the language in the place of the plain ones. Of several that fit, the
     /// closest wins, for each text by itself.
-    private mutating func speak(_ locale: String?) {
+    private mutating func speak(_ locale: String?, of languages: LocaleVariants) {
         var chosen: [String: (locale: String, value: JSONValue)] = [:]
         for (key, value) in fields {
-            guard let variant = LocaleVariants.variant(key) else { continue }
+            guard let variant = languages.variant(key) else { continue }
             fields.removeValue(forKey: key)
             guard let locale, LocaleVariants.begins(locale, with: variant.locale),
                 variant.locale.utf8.count >= chosen[variant.base]?.locale.utf8.count ?? 0

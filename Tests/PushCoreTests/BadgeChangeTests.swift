@@ -20,6 +20,10 @@ struct BadgeChangeTests {
         }
     }
 
+    private func amounts(_ object: JSONObject) throws -> [Platform: Int] {
+        try PushRequest.parse(object, now: .now()).badgeChanges.mapValues(\.amount)
+    }
+
     @Test("A badge that is set becomes the number, whatever it was")
     func setting() {
         let change = BadgeChange(["__op": "Set", "amount": 7])
@@ -39,9 +43,6 @@ struct BadgeChangeTests {
 
     @Test("Each platform changes as its own part of data says, and natives change nothing")
     func platforms() throws {
-        func amounts(_ object: JSONObject) throws -> [Platform: Int] {
-            try PushRequest.parse(object, now: .now()).badgeChanges.mapValues(\.amount)
-        }
         #expect(
             try amounts(["data": ["badge": "Increment"]])
                 == [.apns: 1, .fcm: 1, .wns: 1, .mpns: 1]
@@ -60,12 +61,30 @@ struct BadgeChangeTests {
         #expect(try amounts(["data": ["alert": "x", "badge": 1]]).isEmpty)
     }
 
+    @Test("A ready aps may change the badge, too, and one beside it goes before")
+    func inAps() throws {
+        #expect(try amounts(["data": ["aps": ["badge": "Increment"]]]) == [.apns: 1])
+        #expect(try amounts(["data": ["ios": ["aps": ["badge": "Increment"]]]]) == [.apns: 1])
+        #expect(
+            try amounts([
+                "data": [
+                    "badge": ["__op": "Increment", "amount": 2], "aps": ["badge": "Increment"],
+                ]
+            ])[.apns] == 2
+        )
+        #expect(
+            try amounts([
+                "data": ["aps": ["badge": "Increment"], "ios": ["aps": ["badge": 4]]]
+            ]).isEmpty
+        )
+    }
+
     @Test("What changes no badge and is no number is refused by its field")
     func refused() throws {
         for (data, field) in [
             (["badge": ["__op": "Delete"]], "data.badge"),
             (["badge": ["__op": "Increment", "amount": "1"]], "data.badge"),
-            (["aps": ["badge": "Increment"]], "data.aps.badge"),
+            (["aps": ["badge": "many"]], "data.aps.badge"),
         ] as [(JSONObject, String)] {
             let error = #expect(throws: PushRequestError.self) {
                 try PushRequest.parse(["data": .object(data)], now: .now())

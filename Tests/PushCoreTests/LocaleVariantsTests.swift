@@ -33,10 +33,29 @@ struct LocaleVariantsTests {
     @Test(
         "What only looks like a locale is an app's own key",
         arguments: [
-            "alert-type", "title-", "alert-f", "alertfr", "sound-fr", "alert-fr-", "alert-12",
+            "alert-type", "title-img", "title-loc-key", "title-loc-args", "alert-url",
+            "alert-en-img", "alert-xx", "title-", "alert-f", "alertfr", "sound-fr", "alert-fr-",
+            "alert-12",
         ]
     )
     func otherKeys(key: String) {
         #expect(LocaleVariants.variant(key) == nil)
+    }
+
+    @Test("A language whose code is a word is one beside another, or where it says a sentence")
+    func words() {
+        for (data, locales): (JSONObject, [String]) in [
+            (["alert": "x", "alert-id": "8812"], []), (["alert": "x", "alert-id": 8812], []),
+            (["alert": "x", "title-no": "17"], []),
+            (["alert": "x", "alert-id": "Apa kabar"], ["id"]),
+            (["alert": "x", "alert-id": ["body": "Halo"]], ["id"]),
+            (["alert": "x", "alert-id": "Halo", "alert-fr": "f"], ["id", "fr"]),
+            (["alert": "x", "alert-id-ID": "Halo"], ["id-id"]),
+            (["alert": "x", "ios": ["alert-id": "8"], "alert-zh-yue": "y"], ["zh-yue", "id"]),
+        ] {
+            #expect(Set(LocaleVariants(data).locales) == Set(locales), "\(data)")
+        }
+        #expect(LocaleVariants(["alert-id": "8812"]).variant("alert-id") == nil)
+        #expect(LocaleVariants(["alert-id": "Apa kabar"]).variant("alert-id")?.locale == "id")
     }
 }

@@ -377,13 +377,13 @@ private func outgoing(
 
     @Test("What FCM would refuse is refused first")
     func refused() throws {
-        for key in ["from", "message_type", "google.x", "gcm"] {
+        for key in ["from", "message_type", "google.x", "gcm.notification.x"] {
             #expect(
                 throws: RenderingError.invalid(
-                    field: "data.\(key)",
+                    field: "native.fcm.message.data.\(key)",
                     problem: "is a key that FCM reserves"
                 )
-            ) { try render(.fcm, ["alert": "x", key: "v"]) }
+            ) { try render(.fcm, nil) { $0.native.fcm = ["message": ["data": [key: "v"]]] } }
         }
         #expect(throws: RenderingError.self) {
             try render(.fcm, ["k": .string(String(repeating: "x", count: 4096))])

@@ -183,8 +183,8 @@ struct FCMTests {
                 "message.data.from"
             ),
             (
-                #"{"message":{"token":"a","data":{"gcm.x":"x"}}}"#, "INVALID_ARGUMENT",
-                "message.data.gcm.x"
+                #"{"message":{"token":"a","data":{"gcm.notification.x":"x"}}}"#, "INVALID_ARGUMENT",
+                "message.data.gcm.notification.x"
             ),
             (#"{"message":{"token":"a","android":{"ttl":3}}}"#, nil, "message.android.ttl"),
             (#"{"message":{"token":"a","android":{"ttl":"3"}}}"#, nil, "message.android.ttl"),

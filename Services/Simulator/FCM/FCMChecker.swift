@@ -229,8 +229,8 @@ enum FCMMessageRules {
     private static func checkData(_ data: JSONValue?, _ path: String) throws(Refusal) {
         guard let data = data?.object else { return }
         for key in data.keys
-        where ["from", "message_type"].contains(key) || key.hasPrefix("google")
-            || key.hasPrefix("gcm")
+        where ["from", "message_type"].contains(key) || key.hasPrefix("google.")
+            || key.hasPrefix("gcm.notification.")
         {
             throw invalid("Invalid data payload key: \(key)", "\(path).\(key)")
         }

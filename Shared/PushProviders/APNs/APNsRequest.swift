@@ -150,6 +150,7 @@ enum APNsRequest {
         if value("apns-collapse-id") == nil {
             add("apns-collapse-id", request.collapseID ?? pushID)
         }
+        if request.isNowOrNever, value("apns-expiration") == nil { add("apns-expiration", "0") }
         let collapseID = value("apns-collapse-id") ?? ""
         guard (1...maximumCollapseIDBytes).contains(collapseID.utf8.count),
             collapseID.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })

@@ -30,6 +30,9 @@ enum FCMRequest {
         fields.drop(foreignKeys)
         let tag = try fields.takeText("collapse-id")
         let channel = try fields.takeText("_notificationChannel")
+        if request.sdk == .parse {
+            return try renderForParse(fields.fields, request, pushID)
+        }
         var whole = fields.fields
         let isSilent = fields.takeFlag("silent")
         var notification = JSONObject()
@@ -59,7 +62,7 @@ enum FCMRequest {
             where value != nil { strings[key] = value }
         }
         for (key, value) in fields.fields {
-            strings[key] = .string(value.string ?? value.text)
+            strings[allowed(key)] = .string(value.string ?? value.text)
         }
         guard isVisible || !strings.isEmpty else { throw .noContent(.fcm) }
         if request.tellsPushID {
@@ -70,6 +73,34 @@ enum FCMRequest {
         addExtras(of: whole, request, to: &strings, beside: texts)
         if !strings.isEmpty { message["data"] = .object(strings) }
         return try finish(message, request, pushID, field: "data")
+    }
+
+    /// Parse's Android SDK shows and hands on what it finds in three strings, and needs the message to
+    /// come to it: a `notification` would be shown by the system instead.
+    ///
+    /// - SeeAlso: Parse Server's push adapter, whose form this is.
+    private static func renderForParse(
+        _ data: JSONObject,
+        _ request: PushRequest,
+        _ pushID: String
+    ) throws(RenderingError) -> PayloadDraft {
+        var data = data
+        if request.tellsPushID { data[PushRequest.pushIDKey] = .string(pushID) }
+        guard !data.isEmpty else { throw .noContent(.fcm) }
+        let message: JSONObject = [
+            "android": ["priority": request.priority == .normal ? "NORMAL" : "HIGH"],
+            "data": ["push_id": .string(pushID), "data": .string(JSONValue.object(data).text)],
+        ]
+        return try finish(message, request, pushID, field: "data")
+    }
+
+    /// A key under which FCM takes a value: those that it reserves get a `_` in front.
+    private static func allowed(_ key: String) -> String { isReserved(key) ? "_" + key : key }
+
+    /// - SeeAlso: Firebase, "Message": the keys of `data`.
+    private static func isReserved(_ key: String) -> Bool {
+        key == "from" || key == "message_type" || key.hasPrefix("google.")
+            || key.hasPrefix("gcm.notification.")
     }
 
     /// A push with `action` is for a receiver of LeanCloud's, which finds it whole under these names:
@@ -151,17 +182,30 @@ enum FCMRequest {
             if let text = alert.string { notification["body"] = .string(text) }
             if let object = alert.object {
                 for key in ["title", "body"] {
-                    if let text = object[key]?.string { notification[key] = .string(text) }
+                    if let text = text(object[key]) { notification[key] = .string(text) }
                 }
-                for (apns, fcm) in [
-                    ("title-loc-key", "title_loc_key"), ("title-loc-args", "title_loc_args"),
-                    ("loc-key", "body_loc_key"), ("loc-args", "body_loc_args"),
-                ] {
-                    if let value = object[apns], !value.isNull { android[fcm] = value }
+                for (apns, fcm) in [("title-loc", "title_loc"), ("loc", "body_loc")] {
+                    // FCM refuses arguments without their key, and any that is not a string.
+                    guard let key = text(object["\(apns)-key"]) else { continue }
+                    android["\(fcm)_key"] = .string(key)
+                    guard let given = object["\(apns)-args"], !given.isNull else { continue }
+                    let arguments = given.array ?? [given]
+                    android["\(fcm)_args"] = .array(
+                        arguments.map { .string($0.string ?? $0.text) }
+                    )
                 }
             }
         }
         if let title { notification["title"] = .string(title) }
+    }
+
+    /// A string, or a number as one.
+    private static func text(_ value: JSONValue?) -> String? {
+        switch value {
+        case .string(let text)?: text
+        case .integer?, .double?, .number?: value?.text
+        case nil, .null?, .bool?, .array?, .object?: nil
+        }
     }
 
     private static func hasText(_ notification: JSONObject, _ android: JSONObject) -> Bool {
@@ -193,16 +237,21 @@ enum FCMRequest {
         // Android's own data takes the place of the message's.
         let data = android["data"] ?? message["data"]
         let counted = [message["notification"], data, android["notification"]]
-        let bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
-        let needsTimeToLive =
-            request.expiration != nil && android["ttl"] == nil && message["ttl"] == nil
+        var bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
+        let statesTimeToLive = android["ttl"] != nil || message["ttl"] != nil
+        if request.isNowOrNever, !statesTimeToLive { android["ttl"] = "0s" }
+        let tellsTime = request.sdk == .parse && field == "data"
+        if tellsTime { bytes += Self.timeBytes }
         return PayloadDraft(
             payload: splice(
                 message,
                 android,
                 topic: request.topicName,
-                needsTimeToLive: needsTimeToLive,
-                repeatOverwrites: isNotification
+                tellsTime: tellsTime,
+                needsTimeToLive: request.expiration != nil && !request.isNowOrNever
+                    && !statesTimeToLive,
+                // Parse's SDK knows the pushes that it had by their ids.
+                repeatOverwrites: isNotification || tellsTime
             ),
             measure: .texts(bytes),
             limit: limit(of: request)
@@ -226,10 +275,9 @@ enum FCMRequest {
             guard value.string != nil else {
                 throw .invalid(field: path, problem: "must be a string")
             }
-            let isReserved =
-                key == "from" || key == "message_type" || key.hasPrefix("google")
-                || key.hasPrefix("gcm")
-            if isReserved { throw .invalid(field: path, problem: "is a key that FCM reserves") }
+            guard !isReserved(key) else {
+                throw .invalid(field: path, problem: "is a key that FCM reserves")
+            }
         }
     }
 
@@ -244,10 +292,14 @@ enum FCMRequest {
         }
     }
 
+    /// `time` and a moment.
+    private static let timeBytes = 28
+
     private static func splice(
         _ message: JSONObject,
         _ android: JSONObject,
         topic: String?,
+        tellsTime: Bool,
         needsTimeToLive: Bool,
         repeatOverwrites: Bool
     ) -> RenderedPayload {
@@ -265,6 +317,11 @@ enum FCMRequest {
             writeJSONString(key, into: &body)
             body.append(UInt8(ascii: ":"))
             value.write(into: &body)
+            guard tellsTime, key == "data" else { continue }
+            body.removeLast()
+            body.append(contentsOf: #","time":"#.utf8)
+            points.append(.init(offset: body.count, splice: .time))
+            body.append(UInt8(ascii: "}"))
         }
         body.append(contentsOf: #","android":"#.utf8)
         JSONValue.object(android).write(into: &body)
@@ -295,6 +352,7 @@ enum FCMRequest {
             from = point.offset
             switch point.splice {
             case .token: writeJSONString(notification.target.token, into: &body)
+            case .time: writeJSONString(now.iso8601, into: &body)
             case .timeToLive:
                 let left = (notification.expiration ?? now.seconds) - now.seconds
                 let seconds = min(max(left, 0), maximumTimeToLiveSeconds)

@@ -160,6 +160,12 @@ enum WNSRequest {
         if let priority = request.priority, !has("x-wns-priority") {
             headers.append(.init("x-wns-priority", priority == .high ? "1" : "2"))
         }
+        if request.isNowOrNever, !has("x-wns-ttl") {
+            headers.append(.init("x-wns-ttl", "0"))
+            if !has("x-wns-cache-policy") {
+                headers.append(.init("x-wns-cache-policy", "no-cache"))
+            }
+        }
         return PayloadDraft(
             payload: RenderedPayload(
                 platform: .wns,

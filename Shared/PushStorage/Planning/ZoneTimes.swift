@@ -142,7 +142,9 @@ extension ZoneNames {
         var due: [String: Instant] = [:]
         for row in rows { due[try row.text("name")] = try row.instant("due") }
         var lifetime: Int?
-        if case .afterSeconds(let seconds) = request.expiration { lifetime = seconds }
+        if case .afterSeconds(let seconds) = request.expiration, !request.isNowOrNever {
+            lifetime = seconds
+        }
         return ZoneTimes(due: due, elsewhere: time.inUTC, lifetimeSeconds: lifetime)
     }
 }
