@@ -96,7 +96,8 @@ final class AnswerJudge: @unchecked Sendable {
             answer.outcome,
             repeatOverwrites: repeatOverwrites,
             now: now,
-            expiresAt: tries.expiresAt,
+            // Now or never: whoever was reached once is not tried again.
+            expiresAt: tries.isOnce && answer.outcome != .notSent ? now : tries.expiresAt,
             jitter: Double.random(in: 0..<1, using: &random)
         )
         let recorded: RecordedDecision
@@ -106,7 +107,7 @@ final class AnswerJudge: @unchecked Sendable {
         case .settleAndDisableToken where tries.isForTopic: recorded = .settle(.failed)
         case .settleAndDisableToken(let since):
             recorded =
-                judgeDeadToken(of: health, steady)
+                judgeDeadToken(answer.outcome, of: health, steady)
                 ? .settleAndDisable(since: since) : .settle(.failed)
         case .retry(let time): recorded = .retry(at: time)
         }
@@ -120,13 +121,22 @@ final class AnswerJudge: @unchecked Sendable {
     }
 
     /// Whether this dead token may be cleaned up (promise 9).
-    private func judgeDeadToken(of health: OwnedDelivery.Health, _ now: SteadyInstant) -> Bool {
-        switch health.wave.dead(now: now) {
+    private func judgeDeadToken(
+        _ outcome: ProviderOutcome,
+        of health: OwnedDelivery.Health,
+        _ now: SteadyInstant
+    ) -> Bool {
+        let action =
+            outcome == .mismatched
+            ? health.wave.mismatched(now: now) : health.wave.dead(now: now)
+        switch action {
         case .disable: return true
         case .keep: return false
         case .keepAndAlarm(let dead, let answers):
             log.error(
-                "a sudden wave of dead tokens: none is disabled until it is over",
+                outcome == .mismatched
+                    ? "many tokens are another sender's: none is disabled until FCM accepts a push"
+                    : "a sudden wave of dead tokens: none is disabled until it is over",
                 [
                     .app: .string(health.client.app), .provider: .string(health.client.provider),
                     .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),
@@ -146,23 +156,27 @@ struct Tries {
     let unanswered: Int
     let expiresAt: Instant
     let isForTopic: Bool
+    /// Whether it is sent once, and not again.
+    let isOnce: Bool
 
-    init(_ delivery: Delivery, expiresAt: Instant) {
+    init(_ delivery: Delivery, expiresAt: Instant, isOnce: Bool = false) {
         platform = delivery.device.provider
         environment = delivery.device.environment
         attempts = delivery.attempts
         unanswered = delivery.unanswered
         self.expiresAt = expiresAt
         isForTopic = delivery.isForTopic
+        self.isOnce = isOnce
     }
 
     /// Field by field: a delivery that is handed on is copied, with all its texts.
-    init(_ member: ShardMember, expiresAt: Instant) {
+    init(_ member: ShardMember, expiresAt: Instant, isOnce: Bool) {
         platform = member.delivery.device.provider
         environment = member.delivery.device.environment
         attempts = member.delivery.attempts
         unanswered = member.delivery.unanswered
         self.expiresAt = expiresAt
         isForTopic = false
+        self.isOnce = isOnce
     }
 }

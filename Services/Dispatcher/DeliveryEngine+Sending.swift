@@ -251,7 +251,11 @@ extension DeliveryEngine {
         owned.event?.reached(.answered, at: .now)
         let end = judge.judge(
             answer,
-            Tries(owned.delivery, expiresAt: judge.expiry(of: owned.delivery, owned.context)),
+            Tries(
+                owned.delivery,
+                expiresAt: judge.expiry(of: owned.delivery, owned.context),
+                isOnce: owned.context.isNowOrNever
+            ),
             owned.health,
             repeatOverwrites: repeatOverwrites,
             isOurs: isCurrent(owned.session),

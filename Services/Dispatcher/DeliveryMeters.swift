@@ -29,6 +29,7 @@ struct DeliveryMeters: Sendable {
     private static let answers: [ProviderOutcome] = [
         .accepted, .unregistered(since: nil), .rejected, .misconfigured,
         .unavailable(retryAfter: nil), .throttled(retryAfter: nil), .noAnswer, .notSent,
+        .mismatched,
     ]
 
     init(_ metrics: Metrics) {
@@ -115,6 +116,7 @@ extension ProviderOutcome {
         case .throttled: 5
         case .noAnswer: 6
         case .notSent: 7
+        case .mismatched: 8
         }
     }
 }

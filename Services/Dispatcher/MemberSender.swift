@@ -239,7 +239,11 @@ final class MemberSender: @unchecked Sendable {
         let now = Instant.now()
         let end = judge.judge(
             answer,
-            Tries(member, expiresAt: judge.expiry(of: member.delivery, run.context)),
+            Tries(
+                member,
+                expiresAt: judge.expiry(of: member.delivery, run.context),
+                isOnce: run.context.isNowOrNever
+            ),
             health,
             repeatOverwrites: repeatOverwrites,
             isOurs: session.isCurrent(run.session),

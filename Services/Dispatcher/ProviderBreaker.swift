@@ -45,7 +45,7 @@ struct ProviderBreaker: Equatable {
 
     mutating func finished(_ outcome: ProviderOutcome, now: SteadyInstant) {
         switch outcome {
-        case .accepted, .unregistered, .rejected, .misconfigured, .throttled:
+        case .accepted, .unregistered, .mismatched, .rejected, .misconfigured, .throttled:
             self = ProviderBreaker()
         case .unavailable, .noAnswer, .notSent:
             countUnsent(outcome, now)

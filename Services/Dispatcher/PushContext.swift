@@ -51,6 +51,8 @@ final class PushContext: @unchecked Sendable {
     var pace: PaceBucket?
     /// Over how long its audience is told; `nil`: as fast as it goes.
     let spreadMilliseconds: Int?
+    /// Whether each device is sent to once, and not again.
+    let isNowOrNever: Bool
 
     init(pushID: String, eventID: String, source: String, request: PushRequest?) {
         self.pushID = pushID
@@ -67,6 +69,7 @@ final class PushContext: @unchecked Sendable {
         self.request = request
         weightBytes = Self.emptyWeight + (request?.contentWeightBytes ?? 0)
         variants = LocaleVariants(request?.data)
+        isNowOrNever = request?.isNowOrNever ?? false
         templateField = request?.deviceTemplate?.valueField
         let hasher = SHA256Hasher()
         notificationIDs = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }

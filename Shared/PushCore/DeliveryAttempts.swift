@@ -89,6 +89,8 @@ package struct DeliveryAttempts: Equatable, Sendable {
             return .settle(.delivered)
         case .unregistered(let since):
             return .settleAndDisableToken(since: since.map(Instant.init(milliseconds:)))
+        case .mismatched:
+            return .settleAndDisableToken(since: nil)
         case .rejected, .misconfigured:
             return .settle(.failed)
         case .unavailable where attempts >= limit, .throttled where attempts >= limit:

@@ -75,7 +75,7 @@ struct AccessTokenRule: Equatable {
             let asked = min(retryAfter?.wholeMilliseconds ?? 0, Self.longestMilliseconds)
             wait = max(wait, asked)
         case .notSent: break
-        case .accepted, .unregistered, .rejected, .misconfigured, .noAnswer:
+        case .accepted, .unregistered, .mismatched, .rejected, .misconfigured, .noAnswer:
             wait = 60_000
         }
         heldUntil = now + wait

@@ -89,7 +89,7 @@ extension ProviderDirectory {
         case .accepted, .unregistered: true
         // There is no such device: who sends, and under which topic, was in order.
         case .rejected: answer.reason == "BadDeviceToken"
-        case .misconfigured, .unavailable, .throttled, .noAnswer, .notSent: false
+        case .mismatched, .misconfigured, .unavailable, .throttled, .noAnswer, .notSent: false
         }
     }
 

@@ -119,6 +119,56 @@ struct AnswerJudgeTests {
         #expect(last.decision.outcome != nil && last.decision != .settle(.delivered))
     }
 
+    @Test("Promise 9: a token of another sender's is at fault where it is one of few")
+    func mismatched() {
+        let (judge, health) = (judge(), health())
+        let foreign = ProviderAnswer(.mismatched, status: 403, reason: "SENDER_ID_MISMATCH")
+        let good = ProviderAnswer(.accepted, status: 200)
+        func disabled(_ count: Int) -> Int {
+            (0..<count).count { _ in
+                switch end(foreign, delivery(.fcm), health, by: judge).decision {
+                case .settleAndDisable: true
+                default: false
+                }
+            }
+        }
+        // The credential of another project: only the first are lost to it, however long it lasts.
+        #expect(disabled(500) == DeadTokenWave.minimumMismatched)
+        // Few among many that are reached are each at fault.
+        for _ in 0..<10_000 { _ = end(good, delivery(.fcm), health, by: judge) }
+        #expect(disabled(1) == 1)
+        _ = end(good, delivery(.fcm), health, by: judge)
+        #expect(disabled(3) == 3)
+    }
+
+    @Test("Now or never: what a provider was asked for once is not tried again")
+    func once() {
+        let (judge, health) = (judge(), health())
+        func decision(_ answer: ProviderAnswer) -> RecordedDecision {
+            judge.judge(
+                answer,
+                Tries(
+                    delivery(),
+                    expiresAt: judge.expiry(of: delivery(), context),
+                    isOnce: true
+                ),
+                health,
+                repeatOverwrites: true,
+                isOurs: true,
+                now
+            ).decision
+        }
+        #expect(decision(ProviderAnswer(.accepted, status: 200)) == .settle(.delivered))
+        let busy = ProviderAnswer(.unavailable(retryAfter: nil), status: 503)
+        #expect(decision(busy) == .settle(.expired))
+        #expect(decision(ProviderAnswer(.noAnswer)) == .settle(.inDoubt))
+        // It never left this process.
+        guard case .retry = decision(ProviderAnswer(.notSent)) else {
+            Issue.record("what was not sent is given up")
+            return
+        }
+    }
+
     @Test("Promise 9: a dead token is put out of use, in a sudden wave of them none is any more")
     func wave() {
         let (judge, health) = (judge(), health())

@@ -153,11 +153,27 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 
     @Test(
+        "A time in seconds is one in seconds, and spares no token that is older",
+        arguments: ["1732199045", "1732199045.0", "1"]
+    )
+    func seconds(_ number: String) throws {
+        let body = #"{"reason":"Unregistered","timestamp":\#(number)}"#
+        let answer = APNsAnswer.classify(
+            HTTPResponse(status: 410, body: Array(body.utf8)),
+            environmentIsExplicit: true,
+            topicIsExplicit: true,
+            at: Instant(milliseconds: 1_732_199_046_000)
+        )
+        let seconds = Int64(try #require(Double(number)))
+        #expect(answer.answer.outcome == .unregistered(since: seconds * 1000))
+    }
+
+    @Test(
         "A time that cannot be when the token died says nothing: dead since this answer",
         arguments: [
             "1732199045123000000", "9223372036854775807", "9300000000000000", "1e300",
             "123456789012345678901234567890", "-1", "-9223372036854775808", "0", "1732199045123.5",
-            #""1732199045123""#, "null", "{}", "1790000060001",
+            #""1732199045123""#, "null", "{}", "1790000060001", "1790000060",
         ]
     )
     func strangeTimestamp(_ number: String) {

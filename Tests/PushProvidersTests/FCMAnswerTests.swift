@@ -98,7 +98,7 @@ private let now = Instant(seconds: 1_700_000_000)
             http: 403,
             status: "PERMISSION_DENIED",
             errorCode: "SENDER_ID_MISMATCH",
-            outcome: gone
+            outcome: .mismatched
         ),
         Row(http: 403, status: "PERMISSION_DENIED", errorCode: nil, outcome: .misconfigured),
         Row(http: 404, status: "NOT_FOUND", errorCode: "UNREGISTERED", outcome: gone),
@@ -142,6 +142,36 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.outcome == row.outcome)
         #expect(answer.wantsRenewal == row.wantsRenewal)
         #expect(answer.answer.reason == row.errorCode ?? row.status)
+    }
+
+    @Test("A bad argument is the token's fault where the token alone is named, else the payload's")
+    func violations() {
+        for (fields, outcome): ([String], ProviderOutcome) in [
+            (["message.token"], Self.gone), (["message.token", "message.token"], Self.gone),
+            (["message.token", "message.data"], .rejected), (["message.android.ttl"], .rejected),
+            ([], .rejected),
+        ] {
+            let violations = fields.map { field -> JSONValue in
+                ["field": .string(field), "description": "Invalid registration token"]
+            }
+            let body: JSONValue = [
+                "error": [
+                    "code": 400, "status": "INVALID_ARGUMENT",
+                    "details": [
+                        [
+                            "@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError",
+                            "errorCode": "INVALID_ARGUMENT",
+                        ],
+                        [
+                            "@type": "type.googleapis.com/google.rpc.BadRequest",
+                            "fieldViolations": .array(violations),
+                        ],
+                    ],
+                ]
+            ]
+            let answer = FCMAnswer.classify(HTTPResponse(status: 400, body: body.bytes), at: now)
+            #expect(answer.answer.outcome == outcome, "\(fields)")
+        }
     }
 
     @Test("An empty or HTML body goes by the HTTP status, and a 404 deletes nobody")

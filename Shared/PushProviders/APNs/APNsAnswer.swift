@@ -58,14 +58,20 @@ struct APNsAnswer: Equatable {
         )
     }
 
-    /// When a token died, in milliseconds since 1970. A number that cannot be that (another unit, a
-    /// time to come) must neither kill a token that is registered later nor spare one for ever: then
-    /// it is dead since this answer.
+    /// When a token died, in milliseconds since 1970. Apple documents milliseconds, and its answers
+    /// have had seconds, too: which it is shows in the number, as no token died before September 2001
+    /// or after the year 33658. A number that cannot be a time past must neither kill a token that is
+    /// registered later nor spare one for ever: then it is dead since this answer.
     private static func diedAt(_ value: JSONValue?, _ now: Instant) -> Int64? {
-        guard let number = value?.integer.map(Int64.init), number > 0, number <= now.milliseconds
-        else { return nil }
-        return number
+        guard let number = value?.integer.map(Int64.init), number > 0 else { return nil }
+        let time =
+            number < leastMilliseconds
+            ? Instant(seconds: number) : Instant(milliseconds: number)
+        return time <= now ? time.milliseconds : nil
     }
+
+    /// What is less is in seconds.
+    private static let leastMilliseconds: Int64 = 1_000_000_000_000
 
     private static func outcome(
         _ status: Int,

@@ -34,16 +34,9 @@ struct FCMAnswer: Equatable {
         let isUnauthenticated =
             errorCode == nil
             && (status == "UNAUTHENTICATED" || status == nil && response.status == 401)
+        let message = error?["message"]?.string ?? ""
         let outcome =
-            errorCode.flatMap {
-                byErrorCode(
-                    $0,
-                    response.status,
-                    error?["message"]?.string ?? "",
-                    details,
-                    retryAfter
-                )
-            }
+            errorCode.flatMap { byErrorCode($0, response.status, message, details, retryAfter) }
             ?? status.flatMap { byStatus($0, retryAfter) }
             ?? byHTTPStatus(response.status, retryAfter)
         return FCMAnswer(
@@ -67,7 +60,8 @@ struct FCMAnswer: Equatable {
         case "INVALID_ARGUMENT":
             blamesToken(message, details) ? .unregistered(since: nil) : .rejected
         case "THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR": .misconfigured
-        case "SENDER_ID_MISMATCH", "UNREGISTERED": .unregistered(since: nil)
+        case "UNREGISTERED": .unregistered(since: nil)
+        case "SENDER_ID_MISMATCH": .mismatched
         case "QUOTA_EXCEEDED":
             isOfDevice(details)
                 ? .throttled(retryAfter: retryAfter ?? quotaWait)
@@ -106,6 +100,11 @@ struct FCMAnswer: Equatable {
     /// A bad argument is the token's fault only where the answer says so; else it is the payload's.
     private static func blamesToken(_ message: String, _ details: [JSONValue]) -> Bool {
         if message.contains("registration token is not a valid FCM registration token") {
+            return true
+        }
+        // The token, and nothing else of the message.
+        let violations = detail("google.rpc.BadRequest", details)?["fieldViolations"]?.array ?? []
+        if !violations.isEmpty, violations.allSatisfy({ $0["field"] == "message.token" }) {
             return true
         }
         guard let apns = detail("google.firebase.fcm.v1.ApnsError", details) else { return false }

@@ -95,7 +95,7 @@ private func judge(_ outcome: ProviderOutcome, _ now: Instant) {
     case .unavailable(let wait), .throttled(let wait):
         let milliseconds = wait?.wholeMilliseconds ?? 0
         require((0...day) ~= milliseconds, "a wait of \(milliseconds) ms")
-    case .accepted, .rejected, .misconfigured, .noAnswer, .notSent: break
+    case .accepted, .mismatched, .rejected, .misconfigured, .noAnswer, .notSent: break
     }
 }
 
