@@ -161,11 +161,47 @@ struct ParsePushTests {
         _ = try PushRequest.parse(request, now: Instant(seconds: 1_800_000_000))
     }
 
+    @Test("An end without a zone is in UTC, a date alone its midnight, an interval any number")
+    func ends() throws {
+        for (given, kept): (JSONValue, JSONValue) in [
+            ("2030-01-01T08:00:00", "2030-01-01T08:00:00Z"),
+            ("2030-01-01T08:00:00+01:00", "2030-01-01T08:00:00+01:00"),
+            ("2030-01-01", "2030-01-01T00:00:00Z"),
+            (["__type": "Date", "iso": "2030-01-01T08:00:00.000Z"], "2030-01-01T08:00:00.000Z"),
+        ] {
+            let request = try ParsePush.request([
+                "where": [:], "data": [:], "expiration_time": given,
+            ])
+            #expect(request["expiration_time"] == kept)
+            let read = try PushRequest.parse(request, now: Instant(seconds: 1_800_000_000))
+            #expect(read.sdk == .parse)
+        }
+        let part = try ParsePush.request([
+            "where": [:], "data": [:], "expiration_interval": 3600.5,
+        ])
+        #expect(
+            try PushRequest.parse(part, now: .now()).expiration == .afterSeconds(3601)
+        )
+    }
+
+    @Test("Headers beside data are Apple's, as Parse's adapter takes them")
+    func headersBeside() throws {
+        let request = try ParsePush.request([
+            "where": [:], "data": ["alert": "x"], "push_type": "background", "priority": 5,
+        ])
+        #expect(request["data"]?["apns-push-type"] == "background")
+        #expect(request["data"]?["apns-priority"] == 5)
+        #expect(request["priority"] == nil && request["push_type"] == nil)
+        let own = try ParsePush.request(["where": [:], "data": [:], "priority": "high"])
+        #expect(try PushRequest.parse(own, now: .now()).priority == .high)
+    }
+
     @Test("Parse's own words are kept under Carillon's names, and told as they came")
     func words() throws {
         let data: JSONObject = [
             "alert": "x", "badge": 7, "push_type": "alert", "priority": 5,
-            "custom": ["priority": 1],
+            "custom": ["priority": 1], "threadId": "t", "interruptionLevel": "passive",
+            "targetContentIdentifier": "c", "collapseId": "co",
         ]
         let request = try ParsePush.request(["where": [:], "data": .object(data)])
         let kept = try #require(request["data"]?.object)
@@ -173,10 +209,16 @@ struct ParsePushTests {
         #expect(kept["apns-push-type"] == "alert")
         #expect(kept["apns-priority"] == 5)
         #expect(kept["priority"] == nil && kept["push_type"] == nil)
+        for (name, value): (String, JSONValue) in [
+            ("thread-id", "t"), ("interruption-level", "passive"), ("target-content-id", "c"),
+            ("collapse-id", "co"),
+        ] { #expect(kept[name] == value) }
         #expect(ParsePush.sent(kept) == data)
         _ = try PushRequest.parse(request, now: .now())
         // What Apple does not know by these names is the app's own.
-        let own: JSONObject = ["priority": "high", "push_type": "chat"]
+        let own: JSONObject = [
+            "priority": "high", "push_type": "chat", "threadId": 7, "collapseId": "",
+        ]
         let taken = try ParsePush.request(["where": [:], "data": .object(own)])
         #expect(taken["data"]?.object == own)
         _ = try PushRequest.parse(taken, now: .now())

@@ -95,14 +95,17 @@ struct CognitoRequest: Sendable {
         guard let text = request.queryValue(name) else { return nil }
         guard let number = Int(text), number >= 0,
             text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
-        else { throw .invalid("\(name) must be a whole number that is not negative") }
+        else {
+            let given = JSONValue.string(text).shown
+            throw .invalid("\(name) must be a whole number that is not negative, not \(given)")
+        }
         return number
     }
 
     /// How many a page holds: above the most, the most.
     func limit(_ most: Int) throws(CognitoError) -> Int {
         guard let asked = try number("maxResults") else { return most }
-        guard asked >= 1 else { throw .invalid("maxResults must be at least 1") }
+        guard asked >= 1 else { throw .invalid("maxResults must be at least 1, not \(asked)") }
         return min(asked, most)
     }
 

@@ -95,13 +95,17 @@ extension CognitoSurface {
             object[name].flatMap { $0.isNull ? nil : $0 }
         }
         guard let op = member("Op")?.string, op == "replace" || op == "remove" else {
-            throw .invalid("\(at).Op must be replace or remove")
+            let given = member("Op")?.shown ?? "missing"
+            throw .invalid("\(at).Op must be replace or remove, not \(given)")
         }
         guard let key = member("Key")?.string, !key.utf8.contains(0),
             (1...maximumKeyLength).contains(key.unicodeScalars.count)
         else { throw .invalid("\(at).Key must be 1 to \(maximumKeyLength) characters") }
         guard let count = member("SyncCount")?.integer, count >= 0 else {
-            throw .invalid("\(at).SyncCount must be a whole number that is not negative")
+            let given = member("SyncCount")?.shown ?? "missing"
+            throw .invalid(
+                "\(at).SyncCount must be a whole number that is not negative, not \(given)"
+            )
         }
         var text: String?
         if let value = member("Value") {
@@ -116,7 +120,9 @@ extension CognitoSurface {
         var modified: Instant?
         if let value = member("DeviceLastModifiedDate") {
             guard let seconds = value.double, abs(seconds) < 1e12 else {
-                throw .invalid("\(at).DeviceLastModifiedDate must be seconds since 1970")
+                throw .invalid(
+                    "\(at).DeviceLastModifiedDate must be seconds since 1970, not \(value.shown)"
+                )
             }
             modified = Instant(milliseconds: Int64((seconds * 1000).rounded()))
         }

@@ -101,7 +101,9 @@ extension CognitoSurface {
                         + " dataset.changes instead"
                 )
             default:
-                throw .invalid("CognitoStreams.StreamingStatus must be ENABLED or DISABLED")
+                throw .invalid(
+                    "CognitoStreams.StreamingStatus must be ENABLED or DISABLED, not \(status.shown)"
+                )
             }
         }
         return kept
@@ -116,7 +118,10 @@ extension CognitoSurface {
         _ member: String
     ) throws(CognitoError) -> JSONValue {
         guard let text = value.string, AWSName.isRole(text) else {
-            throw .invalid("\(member) must be a name such as arn:aws:iam::123456789012:role/sync")
+            throw .invalid(
+                "\(member) must be a name such as arn:aws:iam::123456789012:role/sync, not "
+                    + value.shown
+            )
         }
         return value
     }

@@ -84,20 +84,15 @@ struct LeanCloudCall: Sendable {
 
     func integer(_ name: String) throws(LeanCloudError) -> Int? {
         guard let value = parameter(name) else { return nil }
-        guard let number = value.integer ?? value.string.flatMap({ Int($0) }) else {
-            throw LeanCloudError(code: 107, "\(name) must be a whole number.")
+        guard let number = value.wholeNumber else {
+            throw LeanCloudError(code: 107, "\(name) must be a whole number, not \(value.shown).")
         }
         return number
     }
 
     /// Whether a parameter is switched on: `1` or `true`.
     func flag(_ name: String) -> Bool {
-        switch parameter(name) {
-        case .bool(let flag)?: flag
-        case .string(let text)?: text == "1" || text == "true"
-        case let value?: value.integer == 1
-        case nil: false
-        }
+        parameter(name)?.flag ?? false
     }
 
     /// LeanCloud's and the JavaScript SDK's way of asking for the saved object.

@@ -1,6 +1,7 @@
 import Door
 import HTTPServer
 import JSON
+import PushCore
 
 /// What an HTTP request says of itself: where it is a browser's form, the method, the parameters and
 /// the body that it stands for. Before that is read, its credential has been, and proved.
@@ -33,7 +34,10 @@ struct LeanCloudRequest {
         let name = form["_method"]?.string ?? "POST"
         guard let method = HTTPMethod(rawValue: name.uppercased()),
             [.get, .post, .put, .delete].contains(method)
-        else { throw LeanCloudError(code: 107, "_method is GET, POST, PUT or DELETE.") }
+        else {
+            let given = JSONValue.string(name).shown
+            throw LeanCloudError(code: 107, "_method is GET, POST, PUT or DELETE, not \(given).")
+        }
         var rest = form
         for key in Self.formKeys { rest.removeValue(forKey: key) }
         self.method = method

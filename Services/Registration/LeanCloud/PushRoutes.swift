@@ -41,6 +41,7 @@ extension LeanCloudSurface {
         _ call: LeanCloudCall
     ) async throws -> LeanCloudAnswer {
         var body = try Self.inOneForm(request, of: call.caller)
+        try Self.checkChannels(body["channels"])
         try Self.checkSize(body)
         // The header decides where the body is silent; absent means production.
         if body["prod"] == nil, let header = call.prodHeader, header != "1" {
@@ -52,6 +53,15 @@ extension LeanCloudSurface {
         return LeanCloudAnswer([
             "objectId": .string(push.id), "createdAt": .string(push.createdAt.iso8601),
         ])
+    }
+
+    /// LeanCloud's rule for names; what else is wrong with them is found later.
+    private static func checkChannels(_ value: JSONValue?) throws(PushRequestError) {
+        let names = value?.array ?? [value].compactMap { $0 }
+        for (index, name) in names.enumerated() {
+            guard let name = name.string, !ChannelName.isValid(name) else { continue }
+            throw PushRequestError("channels[\(index)]", .badChannelName)
+        }
     }
 
     /// What SDKs write in forms of their own, in that of the documentation: the Objective-C one sends
@@ -131,7 +141,8 @@ extension LeanCloudSurface {
         }
         let type = given["device_type"]?.string?.lowercased()
         guard let platform = type.flatMap({ ["ios": Platform.apns, "android": .fcm][$0] }) else {
-            throw LeanCloudError(code: 1, "device_type must be ios or android.")
+            let given = given["device_type"]?.shown ?? "missing"
+            throw LeanCloudError(code: 1, "device_type must be ios or android, not \(given).")
         }
         for (name, value) in try await audience(
             try Self.deviceIDs(given["device_ids"]),

@@ -173,7 +173,7 @@ private enum FieldOperation {
             default: self = .remove(objects)
             }
         case "BitAnd", "BitOr", "BitXor":
-            guard case .integer(let value)? = operation["value"] else {
+            guard let value = operation["value"]?.integer.map(Int64.init) else {
                 throw wrongType(key, "a whole number in \"value\"")
             }
             switch name {
@@ -218,11 +218,11 @@ private enum FieldOperation {
             let removed = TextSet(objects.map(Self.canonical))
             return .array(try list(old, key).filter { !removed.contains(Self.canonical($0)) })
         case .bits(let value, let combine):
-            switch old ?? 0 {
-            case .null: return .integer(combine(0, value))
-            case .integer(let number): return .integer(combine(number, value))
-            default: throw wrongType(key, "a whole number")
+            guard let old, !old.isNull else { return .integer(combine(0, value)) }
+            guard let number = old.integer.map(Int64.init) else {
+                throw wrongType(key, "a whole number")
             }
+            return .integer(combine(number, value))
         }
     }
 

@@ -90,7 +90,11 @@ struct ObjectOperations: Sendable {
             ) { existing in
                 let installation =
                     existing ?? Installation(app: app, objectID: newObjectID(at: now), at: now)
-                return try installation.changed(by: body, now: now)
+                return try installation.changed(
+                    by: existing == nil ? Self.withDeviceType(body, rule) : body,
+                    now: now,
+                    rule
+                )
             }
             saved.add()
             return Saved(kept.installation, isNew: kept.created, body: body)
@@ -111,6 +115,17 @@ struct ObjectOperations: Sendable {
         case .pushRecord:
             throw ObjectError(status: 403, code: 119, "Push records are made by pushes alone.")
         }
+    }
+
+    /// The body of a new installation. AVOSCloud's clients save `{"installationId", "channels"}`, and
+    /// an `installationId` or a `registrationId` is Android's.
+    private static func withDeviceType(_ body: JSONObject, _ rule: SaveRule) -> JSONObject {
+        guard rule == .leanCloud, body["deviceType"] == nil, body["deviceToken"] == nil,
+            ["installationId", "registrationId"].contains(where: { body[$0]?.string != nil })
+        else { return body }
+        var body = body
+        body["deviceType"] = "android"
+        return body
     }
 
     /// Changes the fields that the body names; of another installation than the one of the id where
@@ -173,7 +188,7 @@ struct ObjectOperations: Sendable {
                 rule: rule,
                 condition: condition,
                 fields: try await newFields(changes, .installation, caller)
-            ) { $0 = try $0.changed(by: body, now: now) }
+            ) { $0 = try $0.changed(by: body, now: now, rule) }
         } catch let error as InstallationError where error.code == 305 {
             throw ObjectError.conditionFailed
         }
@@ -352,10 +367,19 @@ extension ObjectOperations.Saved {
 
 extension Installation {
     /// What a save makes of it.
-    fileprivate func changed(by body: JSONObject, now: Instant) throws -> Installation {
+    fileprivate func changed(
+        by body: JSONObject,
+        now: Instant,
+        _ rule: SaveRule
+    ) throws -> Installation {
         let changes = try FieldChanges(body, to: object)
         var installation = self
-        try installation.take(changes.object, changed: changes.changed, now: now)
+        try installation.take(
+            changes.object,
+            changed: changes.changed,
+            now: now,
+            isChannel: rule == .leanCloud ? ChannelName.isValid : ChannelName.canBeKept
+        )
         try ObjectOperations.checkSize(installation.fields)
         return installation
     }

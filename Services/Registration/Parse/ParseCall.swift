@@ -39,7 +39,9 @@ package struct ParseCall: Sendable, Equatable {
         method = request.method
         if let override = parameters.removeValue(forKey: "_method") {
             guard let name = override.string, let meant = HTTPMethod(rawValue: name.uppercased())
-            else { throw ObjectError(code: 107, "_method is no HTTP method.") }
+            else {
+                throw ObjectError(code: 107, "_method is not an HTTP method: \(override.shown).")
+            }
             if method == .post { method = meant }
         }
         for name in ParseCredential.words { parameters.removeValue(forKey: "\(name)") }

@@ -27,21 +27,82 @@ package enum ParsePush {
         if body["expiration_time"] != nil, body["expiration_interval"] != nil {
             throw refused("Both expiration_time and expiration_interval cannot be set.")
         }
-        for name in ["push_time", "expiration_time"] {
-            request[name] = try time(body[name], name)
-        }
         if let interval = body["expiration_interval"] {
-            guard let seconds = interval.integer, seconds > 0 else {
-                throw refused("expiration_interval must be a whole number greater than 0.")
+            guard let seconds = interval.double, seconds > 0 else {
+                throw refused(
+                    "expiration_interval must be a number greater than 0, not \(interval.shown)."
+                )
             }
         }
-        guard let data = body["data"]?.object else { throw refused("data must be an object.") }
+        guard var data = body["data"]?.object else { throw refused("data must be an object.") }
+        moveHeaders(of: &request, into: &data)
+        moveEnd(of: &data, into: &request)
+        request["push_time"] = try time(request["push_time"], "push_time", zone: "")
+        request["expiration_time"] = try time(
+            request["expiration_time"],
+            "expiration_time",
+            zone: "Z"
+        )
         request["data"] = .object(kept(data))
+        // What Parse Server sends to Android, its SDK alone can read.
+        request["sdk"] = .string(PushRequest.SDK.parse.rawValue)
         return request
     }
 
-    /// Parse's names for what the rest of Carillon calls after Apple's headers.
-    private static let names = ["push_type": "apns-push-type", "priority": "apns-priority"]
+    // MARK: Words
+
+    /// A word of Parse's, the name that the rest of Carillon has for it, and whether a value means
+    /// it: anything else by these names is a word of the app's own.
+    private struct Word {
+        let name: String
+        let other: String
+        let isMeant: (JSONValue) -> Bool
+
+        init(_ name: String, _ other: String, _ isMeant: @escaping (JSONValue) -> Bool) {
+            (self.name, self.other, self.isMeant) = (name, other, isMeant)
+        }
+    }
+
+    /// - SeeAlso: Parse Server's push adapter, which reads these from `data`.
+    private static var words: [Word] {
+        [
+            Word("push_type", "apns-push-type") { $0.string.map(pushTypes.contains) ?? false },
+            Word("priority", "apns-priority") { $0.wholeNumber.map([10, 5, 1].contains) ?? false },
+            Word("collapseId", "collapse-id", isCollapseID),
+            Word("collapse_id", "collapse-id", isCollapseID),
+            Word("threadId", "thread-id") { $0.string != nil },
+            Word("interruptionLevel", "interruption-level") { $0.string != nil },
+            Word("targetContentIdentifier", "target-content-id") { $0.string != nil },
+        ]
+    }
+
+    private static let pushTypes: TextSet = [
+        "alert", "background", "voip", "complication", "fileprovider", "mdm", "location",
+        "liveactivity", "pushtotalk", "widgets", "controls",
+    ]
+
+    private static func isCollapseID(_ value: JSONValue) -> Bool {
+        value.string.map { (1...64).contains($0.utf8.count) } ?? false
+    }
+
+    /// Those that Parse's adapter takes from beside `data`, too. There a `priority` that is a word is
+    /// Carillon's own.
+    private static func moveHeaders(of request: inout JSONObject, into data: inout JSONObject) {
+        for word in words where ["push_type", "priority"].contains(word.name) {
+            guard let value = request[word.name], word.isMeant(value) else { continue }
+            request.removeValue(forKey: word.name)
+            data[word.name] = value
+        }
+    }
+
+    /// An end in `data` counts where the push has none: in milliseconds, as the adapter reads it.
+    private static func moveEnd(of data: inout JSONObject, into request: inout JSONObject) {
+        guard request["expiration_time"] == nil, request["expiration_interval"] == nil,
+            let value = data["expiration_time"]?.double, value > 1e11, value < 1e15
+        else { return }
+        data.removeValue(forKey: "expiration_time")
+        request["expiration_time"] = .double(value / 1000)
+    }
 
     /// A push's words as all of Carillon reads them. Parse sets the stored badges to a number that
     /// is sent.
@@ -50,24 +111,13 @@ package enum ParsePush {
         if let number = data["badge"]?.integer {
             kept["badge"] = ["__op": "Set", "amount": JSONValue(number)]
         }
-        for (name, other) in names where data[other] == nil {
-            guard let value = data[name], isApples(value, name) else { continue }
-            kept.removeValue(forKey: name)
-            kept[other] = value
+        for word in words where kept[word.other] == nil {
+            guard let value = kept[word.name], word.isMeant(value) else { continue }
+            kept.removeValue(forKey: word.name)
+            kept[word.other] = value
         }
         return kept
     }
-
-    /// Anything else by these names is a word of the app's own.
-    private static func isApples(_ value: JSONValue, _ name: String) -> Bool {
-        if name == "priority" { return value.integer.map { [10, 5, 1].contains($0) } ?? false }
-        return value.string.map(pushTypes.contains) ?? false
-    }
-
-    private static let pushTypes: TextSet = [
-        "alert", "background", "voip", "complication", "fileprovider", "mdm", "location",
-        "liveactivity", "pushtotalk", "widgets", "controls",
-    ]
 
     /// The words as they came.
     package static func sent(_ kept: JSONObject) -> JSONObject {
@@ -75,22 +125,35 @@ package enum ParsePush {
         if let badge = kept["badge"], BadgeChange(badge)?.isSetting == true {
             data["badge"] = badge["amount"]
         }
-        for (name, other) in names {
-            guard let value = kept[other] else { continue }
-            data.removeValue(forKey: other)
-            data[name] = value
+        for word in words {
+            guard let value = data.removeValue(forKey: word.other) else { continue }
+            data[word.name] = value
         }
         return data
     }
 
-    /// Seconds since 1970 are an instant; a text stays, as one without a zone is device-local.
-    private static func time(_ value: JSONValue?, _ name: String) throws -> JSONValue? {
+    // MARK: Times
+
+    /// Seconds since 1970 are an instant. A string stays where it has a zone; without one it is
+    /// device-local where `zone` is empty, and else in that zone. A date alone is its midnight.
+    private static func time(
+        _ value: JSONValue?,
+        _ name: String,
+        zone: String
+    ) throws -> JSONValue? {
+        var value = value
+        if let date = value?.object, date["__type"] == "Date" { value = date["iso"] }
         switch value {
         case nil: return nil
-        case .string?: return value
+        case .string(let text)?:
+            for form in [text, text + "T00:00:00"] {
+                if Instant(iso8601: form) != nil { return .string(form) }
+                if WallTime(iso8601: form) != nil { return .string(form + zone) }
+            }
+            throw refused("\(name) is not a valid time: \(JSONValue.string(text).shown).")
         case let value?:
             guard let seconds = value.double, abs(seconds) < 1e11 else {
-                throw refused("\(name) is not a valid time.")
+                throw refused("\(name) is not a valid time: \(value.shown).")
             }
             let time = Instant(milliseconds: Int64((seconds * 1000).rounded()))
             return .string(time.iso8601)

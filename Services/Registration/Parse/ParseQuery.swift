@@ -92,18 +92,16 @@ enum ParseQuery {
         switch parameters[name] {
         case nil, .null?: return nil
         case let value?:
-            guard let number = value.integer ?? value.string.flatMap({ Int($0) }), number >= 0
-            else { throw wrong(name, "a whole number, 0 or more") }
+            guard let number = value.wholeNumber, number >= 0 else {
+                throw wrong(name, "a whole number, 0 or more, not \(value.shown)")
+            }
             return number
         }
     }
 
     private static func isOn(_ value: JSONValue?) -> Bool {
-        switch value {
-        case nil, .null?, .bool(false)?, .integer(0)?: false
-        case .string(let text)?: !["", "0", "false"].contains(text)
-        default: true
-        }
+        guard let value, !value.isNull, value != "" else { return false }
+        return value.flag ?? true
     }
 
     private static func unknown(_ name: String) -> ObjectError {
