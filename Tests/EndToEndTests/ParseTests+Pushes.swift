@@ -114,7 +114,8 @@ extension EndToEndTests.ParseTests {
         let data: JSONValue = ["alert": "x"]
         for (body, code): (JSONValue, Int) in [
             (["data": data], 115), (["channels": ["a"], "where": [:], "data": data], 115),
-            (["channels": ["a"]], 115), (["channels": ["a b"], "data": data], 112),
+            (["channels": ["a"]], 115),
+            (["channels": [.string(String(repeating: "a", count: 257))], "data": data], 112),
             (["where": ["a": ["$above": 1]], "data": data], 102),
             (["where": [:], "data": ["badge": "many"]], 115),
             (["where": [:], "data": data, "push_time": "soon"], 115),
