@@ -170,6 +170,11 @@ private struct WhereReader {
             return [try equality(value, of: path, depth: depth)]
         }
         var tests: [WhereTest] = []
+        // LeanCloud's JavaScript SDK writes equality with a pointer beside operators into one object.
+        if operators.count < object.count {
+            let typed = JSONObject(object.filter { !Self.isOperator($0.key) })
+            tests.append(try equality(.object(typed), of: path, depth: depth))
+        }
         for (name, operand) in operators {
             try enter(depth, path.text)
             let operand = WhereOperand(name: name, value: operand, path: path, beside: operators)
@@ -178,22 +183,24 @@ private struct WhereReader {
         return tests
     }
 
-    /// The object itself if it is one of operators; `nil` if it is a value.
+    private static func isOperator(_ key: String) -> Bool { key.utf8.first == UInt8(ascii: "$") }
+
+    /// The operators of an object, which may have a typed value beside them; `nil` if it is a value.
     private func operators(
         of object: JSONObject,
         _ path: WherePath
     ) throws(WhereError) -> JSONObject? {
-        let isOperator = object.map { $0.key.utf8.first == UInt8(ascii: "$") }
-        guard isOperator.contains(true) else {
+        let operators = JSONObject(object.filter { Self.isOperator($0.key) })
+        guard !operators.isEmpty else {
             guard object["__op"] == nil else {
                 throw .malformed(path.text, "an operation is no condition")
             }
             return nil
         }
-        guard !isOperator.contains(false) else {
+        guard operators.count == object.count || object["__type"] != nil else {
             throw .malformed(path.text, "operators and other keys in one object")
         }
-        return object
+        return operators
     }
 
     private mutating func equality(
@@ -582,6 +589,15 @@ private struct WhereOperand {
         return found
     }
 
+    /// LeanCloud's Python SDK writes a corner as the list that an app gives: latitude, longitude.
+    private func corner(_ value: JSONValue) throws(WhereError) -> GeoPoint {
+        guard let pair = value.array else { return try GeoPoint(value, of: path) }
+        guard pair.count == 2, let latitude = pair[0].double, let longitude = pair[1].double else {
+            throw malformed("a corner is a GeoPoint, or [latitude, longitude]")
+        }
+        return try GeoPoint.checked(latitude: latitude, longitude: longitude, of: path)
+    }
+
     func box() throws(WhereError) -> WhereTest {
         guard let object = value.object else { throw malformed("must be an object") }
         for key in object.keys where key != "$box" {
@@ -590,8 +606,8 @@ private struct WhereOperand {
         guard let corners = object["$box"]?.array, corners.count == 2 else {
             throw malformed("needs a $box of two GeoPoints")
         }
-        let southWest = try GeoPoint(corners[0], of: path)
-        let northEast = try GeoPoint(corners[1], of: path)
+        let southWest = try corner(corners[0])
+        let northEast = try corner(corners[1])
         guard southWest.latitude <= northEast.latitude else {
             throw malformed("needs the southwest corner first")
         }

@@ -111,7 +111,16 @@ struct CognitoForms: FormBench {
         )
     }
 
-    func clear(_ seed: FormSeed) async throws {}
+    /// An app may have a hundred pools.
+    func clear(_ seed: FormSeed) async throws {
+        try await bench.carillon(
+            "app",
+            "unlink",
+            bench.app.id,
+            "--cognito-identity-pool",
+            seed.values["pool-id"] ?? ""
+        )
+    }
 
     // MARK: Signatures
 

@@ -205,7 +205,7 @@ extension EndToEndTests.ParseTests {
             ["deviceType": "ios", "deviceToken": .string(makeAPNsToken()), "user": pointer]
         )
         #expect(phone.status == 201)
-        for include in ["user", "*"] {
+        for include in ["user", "*", "user.boss,city.part"] {
             let found = try await parse.package(
                 "/classes/_Installation",
                 [

@@ -205,6 +205,11 @@ struct WhereTests {
             )
                 == .inBox(southWest: point, northEast: northEast)
         )
+        // As LeanCloud's Python SDK writes it.
+        #expect(
+            try test(#"{"$within": {"$box": [[30, -20], [40, 5]]}}"#)
+                == .inBox(southWest: point, northEast: northEast)
+        )
         #expect(
             try test(#"{"$geoWithin": {"$centerSphere": [[-20, 30], 0.1]}}"#)
                 == .near(point, minimum: nil, maximum: 0.1)
@@ -213,6 +218,18 @@ struct WhereTests {
             try test(#"{"$geoWithin": {"$polygon": [\#(text), [5, 40], [-20, 30]]}}"#)
                 == .inPolygon([point, northEast, point])
         )
+    }
+
+    @Test("A typed value beside operators is equality and all of them")
+    func equalityBeside() throws {
+        let pointer = #""__type": "Pointer", "className": "_User", "objectId": "u""#
+        let query = #""$inQuery": {"className": "_User", "where": {"city": "x"}}"#
+        let both = try parse(#"{"f": {\#(pointer), \#(query)}}"#)
+        let apart = try parse(#"{"$and": [{"f": {\#(pointer)}}, {"f": {\#(query)}}]}"#)
+        #expect(both == apart)
+        #expect(throws: WhereError.self) {
+            try parse(#"{"f": {"__type": "Pointer", \#(query)}}"#)
+        }
     }
 
     @Test(

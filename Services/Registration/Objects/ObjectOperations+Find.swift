@@ -214,10 +214,47 @@ extension ObjectOperations {
             throw ObjectError(code: 102, "include: at most \(Self.maximumIncludes) names")
         }
         if names.contains("*") { return try await includingAll(in: objects, caller) }
-        for name in names where name.contains(".") {
-            throw ObjectError.notSupported("A path in include")
+        return try await including(paths: names, in: objects, caller)
+    }
+
+    /// Pointers of paths, such as `owner.phone`.
+    private static let maximumIncludeDepth = 2
+
+    /// Level by level: what is no pointer, or is not there, stays as it is.
+    private func including(
+        paths: [String],
+        in objects: [JSONObject],
+        _ caller: Caller,
+        depth: Int = 1
+    ) async throws -> [JSONObject] {
+        guard depth <= Self.maximumIncludeDepth else {
+            throw ObjectError(
+                code: 102,
+                "include: a path has at most \(Self.maximumIncludeDepth) names."
+            )
         }
-        return try await replacing(in: objects, caller) { _ in names }
+        var inner: [(name: String, rest: [String])] = []
+        for path in paths {
+            let parts = path.split(separator: ".", maxSplits: 1).map(String.init)
+            guard let name = parts.first else { continue }
+            if let place = inner.firstIndex(where: { $0.name.isSame(as: name) }) {
+                inner[place].rest += parts.dropFirst()
+            } else {
+                inner.append((name, Array(parts.dropFirst())))
+            }
+        }
+        var result = try await replacing(in: objects, caller) { _ in inner.map(\.name) }
+        for (name, rest) in inner where !rest.isEmpty {
+            let places = result.indices.filter { result[$0][name]?.object != nil }
+            let included = try await including(
+                paths: rest,
+                in: places.compactMap { result[$0][name]?.object },
+                caller,
+                depth: depth + 1
+            )
+            for (place, object) in zip(places, included) { result[place][name] = .object(object) }
+        }
+        return result
     }
 
     private func includingAll(
