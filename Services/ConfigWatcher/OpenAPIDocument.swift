@@ -9,7 +9,11 @@ enum OpenAPIDocument {
             "openapi": "3.0.3",
             "info": [
                 "title": "Carillon config watcher", "version": .string(carillonVersion),
-                "description": "Firebase Remote Config's REST API, of version 1.",
+                "description": .string(
+                    "Firebase Remote Config's REST API, of version 1. Names are also taken in snake "
+                        + "case, and Google's standard query parameters at every route. Another "
+                        + "parameter is 400."
+                ),
             ],
             "paths": .object(paths(withOperations: withOperations)),
             "components": [
@@ -28,6 +32,7 @@ enum OpenAPIDocument {
                                 "properties": [
                                     "code": ["type": "integer"], "message": ["type": "string"],
                                     "status": ["type": "string"],
+                                    "details": ["type": "array", "items": ["type": "object"]],
                                 ],
                             ]
                         ],
@@ -119,7 +124,12 @@ enum OpenAPIDocument {
         }
         operations += [at(project, stream), at(firebase, stream)]
         operations += [
-            Operation("get", server + "/serverRemoteConfig", "The template of servers"),
+            Operation(
+                "get",
+                server + "/serverRemoteConfig",
+                "The template of servers, as the Admin SDKs evaluate it",
+                query: ["versionNumber"]
+            ),
             Operation(
                 "post",
                 firebase + ":fetch",

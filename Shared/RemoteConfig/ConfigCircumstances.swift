@@ -64,8 +64,8 @@ struct ConfigCircumstances {
     private mutating func holds(_ element: ConfigExpression.Element) -> Bool {
         switch element {
         case .constant(let value): return value
-        case .version(let field, let comparison, let wanted, _):
-            guard let version = version(field) else { return false }
+        case .version(let source, let comparison, let wanted, _):
+            guard let version = version(source) else { return false }
             return comparison.holds(version, wanted)
         case .text(let field, let method):
             guard let text = text(field) else { return false }
@@ -100,8 +100,12 @@ struct ConfigCircumstances {
 
     // MARK: Versions, texts and numbers
 
-    private mutating func version(_ field: ConfigExpression.VersionField) -> VersionNumbers? {
-        switch field {
+    private mutating func version(_ source: ConfigExpression.VersionSource) -> VersionNumbers? {
+        switch source {
+        case .signal(let key):
+            guard let text = text(.property(.signal(key))) else { return nil }
+            work += 1 + text.utf8.count / 8
+            return VersionNumbers(text)
         case .version:
             if let appVersion { return appVersion }
             let version = fetch.appVersion.flatMap { VersionNumbers($0) }

@@ -12,8 +12,8 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
 
     enum Element: Sendable {
         case constant(Bool)
-        /// `app.version.>=(['1.2'])`
-        case version(VersionField, Comparison, VersionNumbers, text: String)
+        /// `app.version.>=(['1.2'])`, `version(app.customSignal['k']) >= '1.2'`
+        case version(VersionSource, Comparison, VersionNumbers, text: String)
         /// `app.userProperty['k'].contains(['a', 'b'])`
         case text(TextField, TextMethod)
         /// `app.customSignal['k'] >= 3`
@@ -33,6 +33,14 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
     enum VersionField: String, Sendable {
         case build = "app.build"
         case version = "app.version"
+    }
+
+    /// What is compared as a version.
+    enum VersionSource: Sendable, Equatable {
+        case build
+        case version
+        /// A custom signal, by its key.
+        case signal(String)
     }
 
     /// What the app says of its user, or of itself, under a key.
@@ -210,11 +218,15 @@ struct ExpressionError: Error, Equatable, Sendable, CustomStringConvertible {
 }
 
 extension ConfigExpression.Element {
-    fileprivate var text: String {
+    var text: String {
         switch self {
         case .constant(let value): value ? "true" : "false"
-        case .version(let field, let comparison, _, let text):
-            "\(field.rawValue).\(comparison.rawValue)(['\(text)'])"
+        case .version(.signal(let key), let comparison, _, let text):
+            "version(app.customSignal['\(key)']) \(comparison.rawValue) '\(text)'"
+        case .version(.build, let comparison, _, let text):
+            "app.build.\(comparison.rawValue)(['\(text)'])"
+        case .version(.version, let comparison, _, let text):
+            "app.version.\(comparison.rawValue)(['\(text)'])"
         case .text(let field, let method): "\(field.text).\(method.text)"
         case .number(let property, let comparison, let number):
             "\(property.text) \(comparison.rawValue) \(number.text)"

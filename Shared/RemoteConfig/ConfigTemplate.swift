@@ -25,8 +25,8 @@ package struct ConfigTemplate: Sendable, Equatable {
     package static let maximumKeyLength = 256
     package static let maximumGroupNameLength = 256
     package static let maximumGroupDescriptionLength = 256
-    package static let maximumDescriptionLength = 100
-    package static let maximumConditionNameLength = 100
+    package static let maximumDescriptionLength = 256
+    package static let maximumConditionNameLength = 256
     package static let maximumVersionDescriptionLength = 1024
     /// Of all values together.
     package static let maximumValuesLength = 1_000_000
@@ -108,6 +108,36 @@ struct ConfigParameter: Sendable {
     let defaultValue: Value?
     /// By the names of conditions.
     let conditionalValues: [(condition: String, value: Value)]
+}
+
+extension ConfigTemplate {
+    /// A stored server template as all Admin SDKs read it; see `ServerCondition.served`.
+    package static func evaluatedByServers(_ template: JSONObject) -> JSONObject {
+        guard let conditions = template["conditions"]?.array else { return template }
+        var result = template
+        result["conditions"] = .array(conditions.map(ServerCondition.served))
+        return result
+    }
+}
+
+extension JSONValue {
+    /// The kind of a value with its article.
+    var kindShown: String {
+        switch self {
+        case .null: "null"
+        case .array, .object: "an \(kind)"
+        case .bool, .integer, .double, .number, .string: "a \(kind)"
+        }
+    }
+
+    /// Of a value from outside, what an error may repeat: a text in quotes, a number as it came.
+    var shown: String {
+        switch self {
+        case .string(let text): "\"\(text.shown)\""
+        case .null, .bool, .integer, .double, .number: text.shown
+        case .array, .object: kindShown
+        }
+    }
 }
 
 extension String {

@@ -50,8 +50,9 @@ struct ExpressionReader {
         switch name {
         case "true": return .constant(true)
         case "false": return .constant(false)
-        case "app.build": return try version(.build, &context)
-        case "app.version": return try version(.version, &context)
+        case "app.build": return try version(.build, .build, &context)
+        case "app.version": return try version(.version, .version, &context)
+        case "version": return try signalVersion()
         case "app.userProperty":
             return try property(ConfigExpression.Property.user, &context)
         case "app.customSignal":
@@ -59,20 +60,19 @@ struct ExpressionReader {
         case "app.id":
             _ = try comparison(of: name, [.equal])
             return .appID(try quoted())
-        case "app.firstOpenTimestamp":
+        // The console writes this one and the installation's id without `app.`, too.
+        case "app.firstOpenTimestamp", "firstOpenTimestamp":
             let comparison = try comparison(
                 of: name,
                 [.less, .lessOrEqual, .greater, .greaterOrEqual]
             )
+            if peek != UInt8(ascii: "(") { try dateTimeWord() }
             return .firstOpen(comparison, try time(&context))
         case "dateTime":
             let comparison = try comparison(of: name, [.less, .greaterOrEqual])
-            let inner = place
-            guard word().lowercased() == "datetime" else {
-                throw error("expected dateTime(…)", at: inner)
-            }
+            try dateTimeWord()
             return .dateTime(comparison, try time(&context))
-        case "app.firebaseInstallationId":
+        case "app.firebaseInstallationId", "firebaseInstallationId":
             let ids = try inList(of: name, &context)
             installations += ids.count
             guard installations <= ConfigExpression.maximumInstallations else {
@@ -99,6 +99,7 @@ struct ExpressionReader {
 
     /// After `app.version`: `.>=(['1.2'])`, or a method of texts.
     private mutating func version(
+        _ source: ConfigExpression.VersionSource,
         _ field: ConfigExpression.VersionField,
         _ context: inout ExpressionContext
     ) throws(ExpressionError) -> Element {
@@ -112,12 +113,34 @@ struct ExpressionReader {
             return .text(.version(field), try method(of: field.rawValue, &context))
         }
         try expect("([")
-        let constant = place
-        let text = try quoted()
-        guard let numbers = VersionNumbers(text) else { throw error("no version", at: constant) }
+        let (numbers, text) = try versionNumbers()
         guard peek != UInt8(ascii: ",") else { throw error("one version, not several") }
         try expect("])")
-        return .version(field, comparison, numbers, text: text)
+        return .version(source, comparison, numbers, text: text)
+    }
+
+    /// After `version`: `(app.customSignal['k']) >= '1.2'`.
+    private mutating func signalVersion() throws(ExpressionError) -> Element {
+        try expect("(app.customSignal[")
+        let start = place
+        let key = try quoted()
+        guard !key.isEmpty else { throw error("a key is empty", at: start) }
+        try expect("])")
+        let comparison = try comparison(
+            of: "a version",
+            [.equal, .notEqual, .less, .lessOrEqual, .greater, .greaterOrEqual]
+        )
+        let (numbers, text) = try versionNumbers()
+        return .version(.signal(key), comparison, numbers, text: text)
+    }
+
+    private mutating func versionNumbers() throws(ExpressionError) -> (VersionNumbers, String) {
+        let start = place
+        let text = try quoted()
+        guard let numbers = VersionNumbers(text) else {
+            throw error("'\(text.shown)' is not a version such as 1.2.3", at: start)
+        }
+        return (numbers, text)
     }
 
     /// After `app.userProperty`: `['k'] >= 3`, or `['k']` and a method of texts.
@@ -148,7 +171,12 @@ struct ExpressionReader {
             default: false
             }
         }
-        guard let number = ConfigNumber(text) else { throw error("no number", at: constant) }
+        guard let number = ConfigNumber(text) else {
+            throw error(
+                text.isEmpty ? "expected a number" : "\(text.shown) is not a number",
+                at: constant
+            )
+        }
         return .number(property, comparison, number)
     }
 
@@ -227,6 +255,13 @@ struct ExpressionReader {
         return values
     }
 
+    private mutating func dateTimeWord() throws(ExpressionError) {
+        let start = place
+        guard word().lowercased() == "datetime" else {
+            throw error("expected dateTime(…)", at: start)
+        }
+    }
+
     /// `('2026-01-01T00:00:00', 'Europe/Berlin')`
     private mutating func time(
         _ context: inout ExpressionContext
@@ -248,9 +283,9 @@ struct ExpressionReader {
         // The form that is written everywhere, so that others read what we take.
         guard text.utf8.count == 19, text.utf8.dropFirst(10).first == UInt8(ascii: "T"),
             !text.utf8.suffix(2).elementsEqual("60".utf8), let wall = WallTime(iso8601: text)
-        else { throw error("no time such as 2026-01-31T23:59:00", at: start) }
+        else { throw error("'\(text.shown)' is not a time such as 2026-01-31T23:59:00", at: start) }
         guard let rules = context.zones.zone(zone ?? "GMT") else {
-            throw error("unknown time zone", at: zoneStart)
+            throw error("unknown time zone '\(zone?.shown ?? "GMT")'", at: zoneStart)
         }
         return ConfigExpression.LocalTime(text: text, zone: zone, instant: rules.instant(of: wall))
     }
@@ -263,7 +298,10 @@ struct ExpressionReader {
             let start = place
             let text = try quoted()
             guard PercentSeed.isSeed(text) else {
-                throw error("a seed is at most 32 characters of -_.0-9a-zA-Z", at: start)
+                throw error(
+                    "a seed is at most 32 characters of -_.0-9a-zA-Z, not '\(text.shown)'",
+                    at: start
+                )
             }
             try expect(")")
             if !text.isEmpty { seed = text }

@@ -18,19 +18,20 @@ enum ServerCondition {
             throw ServerConditionError("conditions are nested more than \(maximumDepth) deep")
         }
         guard let object = value.object else {
-            throw ServerConditionError("condition is no object")
+            throw ServerConditionError("condition is \(value.kindShown), not an object")
         }
         guard object.count == 1, let (name, rule) = object.first(where: { _ in true }) else {
             throw ServerConditionError("a condition is one thing, not \(object.count)")
         }
         guard let members = rule.object else {
-            throw ServerConditionError("\(name.shown) is no object")
+            throw ServerConditionError("\(name.shown) is \(rule.kindShown), not an object")
         }
         switch name {
         case "orCondition", "andCondition":
             try known(members, ["conditions"], in: name)
             guard let inner = (members["conditions"] ?? []).array else {
-                throw ServerConditionError("\(name).conditions is no list")
+                let kind = (members["conditions"] ?? .null).kindShown
+                throw ServerConditionError("\(name).conditions is \(kind), not a list")
             }
             for condition in inner { try check(condition, &context, depth: depth + 1) }
         case "true", "false": try known(members, [], in: name)
@@ -38,6 +39,39 @@ enum ServerCondition {
         case "customSignal": try customSignal(members, &context)
         default: throw ServerConditionError("unknown condition \(name.shown)")
         }
+    }
+
+    /// A condition in the one form that the Admin SDKs read: names in camel case, whole numbers as
+    /// numbers, and no nulls. What is not known stays, for `check` to refuse.
+    static func canonical(_ value: JSONValue) throws(ServerConditionError) -> JSONValue {
+        if let list = value.array {
+            var result: [JSONValue] = []
+            for element in list { result.append(try canonical(element)) }
+            return .array(result)
+        }
+        guard let members = value.object else { return value }
+        let fields: JSONObject
+        do throws(RepeatedField) {
+            fields = try FieldNames.camelCase(members)
+        } catch {
+            throw ServerConditionError("\(error.name) comes twice, in both spellings")
+        }
+        var result = JSONObject()
+        for (name, value) in fields where !value.isNull {
+            if name.hasPrefix("microPercent"), let number = Self.wholeNumber(value) {
+                result[name] = JSONValue(number)
+            } else {
+                result[name] = try canonical(value)
+            }
+        }
+        return .object(result)
+    }
+
+    /// A 32-bit number of proto3's JSON: also a text, or with a fraction of zero.
+    private static func wholeNumber(_ value: JSONValue) -> Int? {
+        if let number = value.integer { return number }
+        guard let text = value.string, let number = ConfigNumber(text) else { return nil }
+        return JSONValue.double(number.value).integer
     }
 
     private static func percent(_ members: JSONObject) throws(ServerConditionError) {
@@ -48,7 +82,9 @@ enum ServerCondition {
         )
         if let seed = members["seed"] {
             guard let text = seed.string, PercentSeed.isSeed(text) else {
-                throw ServerConditionError("a seed is at most 32 characters of -_.0-9a-zA-Z")
+                throw ServerConditionError(
+                    "a seed is at most 32 characters of -_.0-9a-zA-Z, not \(seed.shown)"
+                )
             }
         }
         switch members["percentOperator"]?.string ?? "" {
@@ -75,7 +111,9 @@ enum ServerCondition {
         guard let value else { return 0 }
         guard let number = value.integer, (0...ConfigExpression.PercentRule.whole).contains(number)
         else {
-            throw ServerConditionError("\(name) is not 0 to \(ConfigExpression.PercentRule.whole)")
+            throw ServerConditionError(
+                "\(name) is 0 to \(ConfigExpression.PercentRule.whole), not \(value.shown)"
+            )
         }
         return number
     }
@@ -92,7 +130,10 @@ enum ServerCondition {
         guard let key = members["customSignalKey"]?.string, !key.isEmpty,
             key.scalarCount <= maximumKeyLength, !key.utf8.contains(0)
         else {
-            throw ServerConditionError("customSignalKey is not 1 to \(maximumKeyLength) characters")
+            let given = (members["customSignalKey"] ?? .null).shown
+            throw ServerConditionError(
+                "customSignalKey is 1 to \(maximumKeyLength) characters, not \(given)"
+            )
         }
         guard let targets = members["targetCustomSignalValues"]?.array,
             (1...maximumTargets).contains(targets.count)
@@ -107,12 +148,13 @@ enum ServerCondition {
                 !text.utf8.contains(0)
             else {
                 throw ServerConditionError(
-                    "a target is no text of at most \(maximumTargetLength) characters"
+                    "a target is a text of at most \(maximumTargetLength) characters, not \(target.shown)"
                 )
             }
             texts.append(text)
         }
         let name = members["customSignalOperator"]?.string ?? ""
+        let given = texts.prefix(3).map { "\"\($0.shown)\"" }.joined(separator: ", ")
         switch name {
         case "STRING_CONTAINS", "STRING_DOES_NOT_CONTAIN", "STRING_EXACTLY_MATCHES": break
         case "STRING_CONTAINS_REGEX":
@@ -125,11 +167,11 @@ enum ServerCondition {
             }
         case _ where comparisons.contains { name == "NUMERIC_\($0)" }:
             guard texts.count == 1, ConfigNumber(texts[0]) != nil else {
-                throw ServerConditionError("\(name) needs one number")
+                throw ServerConditionError("\(name) needs one number, not \(given)")
             }
         case _ where comparisons.contains { name == "SEMANTIC_VERSION_\($0)" }:
             guard texts.count == 1, VersionNumbers(texts[0]) != nil else {
-                throw ServerConditionError("\(name) needs one version")
+                throw ServerConditionError("\(name) needs one version, not \(given)")
             }
         default: throw ServerConditionError("unknown customSignalOperator \(name.shown)")
         }

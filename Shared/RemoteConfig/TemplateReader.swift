@@ -23,9 +23,10 @@ struct TemplateReader {
 
     /// - Returns: `conditions`, `parameters` and `parameterGroups`.
     mutating func template(_ json: JSONValue) throws(ConfigTemplateError) -> JSONObject {
-        guard let object = json.object else {
-            throw ConfigTemplateError("", "a template is an object, not a \(json.kind)")
+        guard let members = json.object else {
+            throw ConfigTemplateError("", "a template is an object, not \(json.kindShown)")
         }
+        let object = try Self.fields(members, "")
         for (name, value) in object {
             switch name {
             case "conditions", "parameters", "parameterGroups": break
@@ -48,7 +49,7 @@ struct TemplateReader {
     private mutating func readVersion(_ value: JSONValue) throws(ConfigTemplateError) {
         if value.isNull { return }
         guard let version = value.object else {
-            throw ConfigTemplateError("version", "is no object")
+            throw ConfigTemplateError("version", "is \(value.kindShown), not an object")
         }
         versionDescription =
             try text(
@@ -66,7 +67,7 @@ struct TemplateReader {
     ) throws(ConfigTemplateError) -> [JSONValue] {
         guard let value, !value.isNull else { return [] }
         guard let list = value.array else {
-            throw ConfigTemplateError("conditions", "is no list")
+            throw ConfigTemplateError("conditions", "is \(value.kindShown), not a list")
         }
         guard list.count <= ConfigTemplate.maximumConditions else {
             throw ConfigTemplateError(
@@ -86,7 +87,10 @@ struct TemplateReader {
         at index: Int
     ) throws(ConfigTemplateError) -> JSONObject {
         let number = "condition number \(index + 1)"
-        guard let object = value.object else { throw ConfigTemplateError(number, "is no object") }
+        guard let members = value.object else {
+            throw ConfigTemplateError(number, "is \(value.kindShown), not an object")
+        }
+        let object = try Self.fields(members, number)
         guard
             let name = try text(
                 object["name"],
@@ -108,15 +112,19 @@ struct TemplateReader {
                 conditions.append((name, try expression(value, place)))
             case ("condition", .server):
                 hasRule = true
+                result[member] = try serverCondition(value, place)
+            // As the console shows it; the Admin SDKs are given what it comes to.
+            case ("expression", .server):
+                hasRule = true
                 result[member] = value
-                do throws(ServerConditionError) {
-                    try ServerCondition.check(value, &expressions)
-                } catch {
-                    throw ConfigTemplateError(place, error.description)
-                }
+                _ = try serverCondition(of: try expression(value, place), place)
             case ("tagColor", _):
                 guard let color = value.string, Self.tagColors.contains(color) else {
-                    throw ConfigTemplateError(place, "tagColor is none of Firebase's")
+                    let colors = Self.tagColors.subtracting([Self.unspecifiedColor]).sorted()
+                    throw ConfigTemplateError(
+                        place,
+                        "unknown tagColor \(value.shown); use \(colors.joined(separator: ", "))"
+                    )
                 }
                 if color != Self.unspecifiedColor { result[member] = value }
             default:
@@ -124,10 +132,37 @@ struct TemplateReader {
             }
         }
         guard hasRule else {
-            let wanted = namespace == .firebase ? "expression" : "condition"
+            let wanted = namespace == .firebase ? "expression" : "condition or expression"
             throw ConfigTemplateError(place, "has no \(wanted)")
         }
         return result
+    }
+
+    /// A server's condition, in the form that the Admin SDKs read.
+    private mutating func serverCondition(
+        _ value: JSONValue,
+        _ place: String
+    ) throws(ConfigTemplateError) -> JSONValue {
+        do throws(ServerConditionError) {
+            let condition = try ServerCondition.canonical(value)
+            try ServerCondition.check(condition, &expressions)
+            return condition
+        } catch {
+            throw ConfigTemplateError(place, error.description)
+        }
+    }
+
+    private mutating func serverCondition(
+        of expression: ConfigExpression,
+        _ place: String
+    ) throws(ConfigTemplateError) -> JSONValue {
+        let condition: JSONValue
+        do throws(ServerConditionError) {
+            condition = try ServerCondition.condition(of: expression)
+        } catch {
+            throw ConfigTemplateError(place, error.description)
+        }
+        return try serverCondition(condition, place)
     }
 
     private mutating func expression(
@@ -135,7 +170,7 @@ struct TemplateReader {
         _ place: String
     ) throws(ConfigTemplateError) -> ConfigExpression {
         guard let text = value.string else {
-            throw ConfigTemplateError(place, "expression is no text")
+            throw ConfigTemplateError(place, "expression is \(value.kindShown), not a text")
         }
         do throws(ExpressionError) {
             return try ConfigExpression(text, in: &expressions)
@@ -158,7 +193,7 @@ struct TemplateReader {
     ) throws(ConfigTemplateError) -> JSONObject {
         guard let value, !value.isNull else { return [:] }
         guard let groups = value.object else {
-            throw ConfigTemplateError("parameterGroups", "is no object")
+            throw ConfigTemplateError("parameterGroups", "is \(value.kindShown), not an object")
         }
         var result = JSONObject()
         for (name, value) in groups {
@@ -166,7 +201,7 @@ struct TemplateReader {
             try check(name, place, "name", ConfigTemplate.maximumGroupNameLength)
             guard !name.isEmpty else { throw ConfigTemplateError(place, "has no name") }
             guard let object = value.object else {
-                throw ConfigTemplateError(place, "is no object")
+                throw ConfigTemplateError(place, "is \(value.kindShown), not an object")
             }
             var group = JSONObject()
             for (member, value) in object where !value.isNull {
@@ -196,7 +231,10 @@ struct TemplateReader {
     ) throws(ConfigTemplateError) -> JSONObject {
         guard let value, !value.isNull else { return [:] }
         guard let members = value.object else {
-            throw ConfigTemplateError(place, "its parameters are no object")
+            throw ConfigTemplateError(
+                place,
+                "its parameters are \(value.kindShown), not an object"
+            )
         }
         var result = JSONObject()
         for (key, value) in members {
@@ -223,7 +261,10 @@ struct TemplateReader {
                 "more than \(ConfigTemplate.maximumParameters) of them"
             )
         }
-        guard let object = value.object else { throw ConfigTemplateError(place, "is no object") }
+        guard let fields = value.object else {
+            throw ConfigTemplateError(place, "is \(value.kindShown), not an object")
+        }
+        let object = try Self.fields(fields, place)
         let type = try valueType(object["valueType"], place)
         var defaultValue: ConfigParameter.Value?
         var conditionalValues: [(condition: String, value: ConfigParameter.Value)] = []
@@ -278,7 +319,10 @@ struct TemplateReader {
             return .string
         }
         guard let type = value.string.flatMap(ValueType.init) else {
-            throw ConfigTemplateError(place, "valueType is none of STRING, BOOLEAN, NUMBER, JSON")
+            throw ConfigTemplateError(
+                place,
+                "unknown valueType \(value.shown); use STRING, BOOLEAN, NUMBER or JSON"
+            )
         }
         return type
     }
@@ -289,7 +333,10 @@ struct TemplateReader {
         _ place: String
     ) throws(ConfigTemplateError) -> [(condition: String, value: ConfigParameter.Value)] {
         guard let members = value.object else {
-            throw ConfigTemplateError(place, "conditionalValues is no object")
+            throw ConfigTemplateError(
+                place,
+                "conditionalValues is \(value.kindShown), not an object"
+            )
         }
         var result: [(condition: String, value: ConfigParameter.Value)] = []
         result.reserveCapacity(members.count)
@@ -307,9 +354,10 @@ struct TemplateReader {
         _ type: ValueType,
         _ place: String
     ) throws(ConfigTemplateError) -> ConfigParameter.Value {
-        guard let object = value.object else {
-            throw ConfigTemplateError(place, "a value is an object, not a \(value.kind)")
+        guard let members = value.object else {
+            throw ConfigTemplateError(place, "a value is an object, not \(value.kindShown)")
         }
+        let object = try Self.fields(members, place)
         var result: ConfigParameter.Value?
         for (member, value) in object where !value.isNull {
             guard result == nil else {
@@ -319,7 +367,10 @@ struct TemplateReader {
             case "value": result = .text(try readText(value, type, place))
             case "useInAppDefault":
                 guard value.bool == true else {
-                    throw ConfigTemplateError(place, "useInAppDefault is not true")
+                    throw ConfigTemplateError(
+                        place,
+                        "useInAppDefault must be true, not \(value.shown)"
+                    )
                 }
                 result = .inAppDefault
             // They are Google's console's to make, and need its services.
@@ -340,7 +391,7 @@ struct TemplateReader {
         _ place: String
     ) throws(ConfigTemplateError) -> String {
         guard let text = value.string else {
-            throw ConfigTemplateError(place, "value is a \(value.kind), not a text")
+            throw ConfigTemplateError(place, "value is \(value.kindShown), not a text")
         }
         guard !text.utf8.contains(0) else {
             throw ConfigTemplateError(place, "value has a NUL character")
@@ -353,7 +404,7 @@ struct TemplateReader {
             )
         }
         guard type.takes(text) else {
-            throw ConfigTemplateError(place, "value is no \(type.rawValue)")
+            throw ConfigTemplateError(place, "\(value.shown) is not a \(type.rawValue)")
         }
         return text
     }
@@ -367,6 +418,21 @@ struct TemplateReader {
 
     // MARK: Texts
 
+    /// The members of a message by the names of its fields.
+    private static func fields(
+        _ message: JSONObject,
+        _ place: String
+    ) throws(ConfigTemplateError) -> JSONObject {
+        do throws(RepeatedField) {
+            return try FieldNames.camelCase(message)
+        } catch {
+            throw ConfigTemplateError(
+                place,
+                "\(error.name) comes twice, the second time as \(FieldNames.snakeCase(error.name))"
+            )
+        }
+    }
+
     private func text(
         _ value: JSONValue?,
         _ place: String,
@@ -375,7 +441,7 @@ struct TemplateReader {
     ) throws(ConfigTemplateError) -> String? {
         guard let value, !value.isNull else { return nil }
         guard let text = value.string else {
-            throw ConfigTemplateError(place, "\(name) is no text")
+            throw ConfigTemplateError(place, "\(name) is \(value.kindShown), not a text")
         }
         try check(text, place, name, maximum)
         return text
@@ -406,7 +472,9 @@ enum ValueType: String {
     func takes(_ text: String) -> Bool {
         switch self {
         case .string: true
-        case .boolean: text == "true" || text == "false"
+        // In any case: Firebase's console writes `TRUE`, and clients read it so.
+        case .boolean:
+            ["true", "false"].contains { text.utf8.count == $0.utf8.count && text.begins($0) }
         case .number: ConfigNumber(text) != nil
         case .json: (try? JSONValue.parse(text)) != nil
         }

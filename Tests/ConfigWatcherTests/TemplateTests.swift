@@ -1,6 +1,7 @@
 import Door
 import EventLoop
 import HTTPServer
+import JSON
 import PushCore
 import PushStorage
 import RemoteConfig
@@ -34,7 +35,12 @@ struct TemplateTests {
     }
 
     private func page(_ query: String) throws -> VersionPage {
-        try VersionPage(try HTTPServerRequest(.get, "/versions?" + query))
+        try VersionPage(
+            try QueryParameters(
+                try HTTPServerRequest(.get, "/versions?" + query),
+                taking: VersionPage.parameters
+            )
+        )
     }
 
     @Test("A page's token says what the page before it was asked with")
@@ -76,17 +82,44 @@ struct TemplateTests {
             ("?versionNumber=6", "{}", 6), ("?versionNumber=6", #"{"versionNumber":null}"#, 6),
             ("", #"{"versionNumber":null}"#, nil), ("", "", nil), ("?versionNumber=0", "", nil),
             ("?versionNumber=6", #"{"versionNumber":"x"}"#, nil),
+            ("?version_number=6", "", 6), ("", #"{"version_number":6}"#, 6),
+            ("", #"{"version_number":"6"}"#, 6), ("", #"{"version":6}"#, nil), ("", "[6]", nil),
         ] as [(String, String, Int?)]
     )
     func rollbackTargets(query: String, body: String, version: Int?) throws {
         let request = try HTTPServerRequest(.post, "/rollback" + query, body: Array(body.utf8))
+        let parameters = try QueryParameters(request, taking: ["versionNumber"])
         guard let version else {
             #expect(throws: FirebaseError.self) {
-                try FirebaseSurface.rollbackTarget(request)
+                try FirebaseSurface.rollbackTarget(request, parameters)
             }
             return
         }
-        #expect(try FirebaseSurface.rollbackTarget(request) == version)
+        #expect(try FirebaseSurface.rollbackTarget(request, parameters) == version)
+    }
+
+    @Test("A parameter is taken in both spellings, and an unknown one is refused in Google's form")
+    func spellings() throws {
+        let page = try page(
+            "page_size=2&end_version_number=40&start_time=2026-01-02T03:04:05.123456789Z"
+        )
+        #expect(page.filter.limit == 2 && page.filter.endVersion == 40)
+        #expect(page.filter.startTime?.iso8601 == "2026-01-02T03:04:05.123Z")
+        // Google's platform takes these everywhere.
+        _ = try self.page("key=k&alt=json&prettyPrint=false&%24.xgafv=2&fields=f&quotaUser=u")
+        for name in ["pagesize", "page-size", "PageSize", "limit", "x%22%0Ay"] {
+            let error = #expect(throws: FirebaseError.self) { _ = try self.page("\(name)=2") }
+            let response = try JSONValue.parse(error?.response.body ?? [])["error"]
+            #expect(response?["code"] == 400 && response?["status"] == "INVALID_ARGUMENT")
+            let shown = name == "x%22%0Ay" ? "x\" y" : name
+            let message =
+                "Invalid JSON payload received. Unknown name \"\(shown)\": Cannot bind query "
+                + "parameter. Field '\(shown)' could not be found in request message."
+            #expect(response?["message"]?.string == message)
+            #expect(
+                response?["details"]?[0]?["fieldViolations"]?[0]?["description"]?.string == message
+            )
+        }
     }
 
     @Test("Why a row of the table is not served is said in the reader's words")

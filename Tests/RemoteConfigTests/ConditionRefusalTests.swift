@@ -28,8 +28,8 @@ struct ConditionRefusalTests {
         ("app.version.startsWith(['1'])", "unknown operator startsWith of app.version at 13"),
         ("app.version.===(['1'])", "unknown operator === of app.version at 13"),
         ("app.version.=>(['1'])", "unknown operator => of app.version at 13"),
-        ("app.version.==(['abc'])", "no version at 17"),
-        ("app.version.==([''])", "no version at 17"),
+        ("app.version.==(['abc'])", "'abc' is not a version such as 1.2.3 at 17"),
+        ("app.version.==([''])", "'' is not a version such as 1.2.3 at 17"),
         ("app.version.==(['1', '2'])", "one version, not several at 20"),
         ("app.version.==([])", "expected a text in single quotes at 17"),
         ("app.version.==( ['1'])", "expected ([ at 15"),
@@ -51,10 +51,10 @@ struct ConditionRefusalTests {
         ("app.id in ['x']", "unknown operator in of app.id at 8"),
         ("app.userProperty == 3", "expected [ at 17"),
         ("app.userProperty[''] == 3", "a key is empty at 18"),
-        ("app.userProperty['k'] == '3'", "no number at 26"),
-        ("app.userProperty['k'] == x", "no number at 26"),
-        ("app.customSignal['k'] == 0x10", "no number at 26"),
-        ("app.customSignal['k'] == inf", "no number at 26"),
+        ("app.userProperty['k'] == '3'", "expected a number at 26"),
+        ("app.userProperty['k'] == x", "x is not a number at 26"),
+        ("app.customSignal['k'] == 0x10", "0x10 is not a number at 26"),
+        ("app.customSignal['k'] == inf", "inf is not a number at 26"),
         ("app.customSignal['k'] ~ 3", "unknown operator  of a property at 23"),
         ("app.customSignal['k'].inAll(['3'])", "unknown operator inAll of a property at 23"),
         ("app.customSignal['k'].>=(['3'])", "unknown operator >= of a property at 23"),
@@ -62,18 +62,45 @@ struct ConditionRefusalTests {
             "app.firstOpenTimestamp == ('2022-10-31T14:37:47')",
             "unknown operator == of app.firstOpenTimestamp at 24"
         ),
-        ("app.firstOpenTimestamp > '2022-10-31T14:37:47'", "expected ( at 26"),
+        ("app.firstOpenTimestamp > '2022-10-31T14:37:47'", "expected dateTime(…) at 26"),
         ("dateTime > dateTime('2022-10-31T14:37:47')", "unknown operator > of dateTime at 10"),
         ("dateTime < ('2022-10-31T14:37:47')", "expected dateTime(…) at 12"),
-        ("dateTime < dateTime('2022-13-31T14:37:47')", "no time such as 2026-01-31T23:59:00 at 21"),
-        ("dateTime < dateTime('2022-02-30T14:37:47')", "no time such as 2026-01-31T23:59:00 at 21"),
-        ("dateTime < dateTime('2022-10-31 14:37:47')", "no time such as 2026-01-31T23:59:00 at 21"),
-        ("dateTime < dateTime('2022-10-31T14:37:60')", "no time such as 2026-01-31T23:59:00 at 21"),
-        ("dateTime < dateTime('2022-10-31')", "no time such as 2026-01-31T23:59:00 at 21"),
-        ("dateTime < dateTime('2022-10-31T14:37:47', 'Mars/Base')", "unknown time zone at 44"),
-        ("dateTime < dateTime('2022-10-31T14:37:47', '../etc/passwd')", "unknown time zone at 44"),
-        ("dateTime < dateTime('2022-10-31T14:37:47', 'Europe')", "unknown time zone at 44"),
-        ("dateTime < dateTime('2022-10-31T14:37:47', '')", "unknown time zone at 44"),
+        (
+            "dateTime < dateTime('2022-13-31T14:37:47')",
+            "'2022-13-31T14:37:47' is not a time such as 2026-01-31T23:59:00 at 21"
+        ),
+        (
+            "dateTime < dateTime('2022-02-30T14:37:47')",
+            "'2022-02-30T14:37:47' is not a time such as 2026-01-31T23:59:00 at 21"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31 14:37:47')",
+            "'2022-10-31 14:37:47' is not a time such as 2026-01-31T23:59:00 at 21"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31T14:37:60')",
+            "'2022-10-31T14:37:60' is not a time such as 2026-01-31T23:59:00 at 21"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31')",
+            "'2022-10-31' is not a time such as 2026-01-31T23:59:00 at 21"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31T14:37:47', 'Mars/Base')",
+            "unknown time zone 'Mars/Base' at 44"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31T14:37:47', '../etc/passwd')",
+            "unknown time zone '../etc/passwd' at 44"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31T14:37:47', 'Europe')",
+            "unknown time zone 'Europe' at 44"
+        ),
+        (
+            "dateTime < dateTime('2022-10-31T14:37:47', '')",
+            "unknown time zone '' at 44"
+        ),
         ("device.country == 'US'", "unknown operator of device.country at 16"),
         ("device.country in []", "an empty list at 20"),
         ("device.country in 'US'", "expected [ at 19"),
@@ -88,12 +115,25 @@ struct ConditionRefusalTests {
         ("percent <= 1.0000001", "a percentage has one to six digits after the point at 12"),
         ("percent between 20 and 10", "the bounds are reversed at 23"),
         ("percent between 20 to 10", "expected and at 20"),
-        ("percent('ä') <= 10", "a seed is at most 32 characters of -_.0-9a-zA-Z at 9"),
+        (
+            "percent('ä') <= 10",
+            "a seed is at most 32 characters of -_.0-9a-zA-Z, not 'ä' at 9"
+        ),
         (
             "percent('0123456789012345678901234567890123') <= 10",
-            "a seed is at most 32 characters of -_.0-9a-zA-Z at 9"
+            "a seed is at most 32 characters of -_.0-9a-zA-Z, not "
+                + "'0123456789012345678901234567890123' at 9"
         ),
         ("percent(seed) <= 10", "expected a text in single quotes at 9"),
+        ("version", "expected (app.customSignal[ at 8"),
+        ("version(app.userProperty['k']) == '1'", "expected (app.customSignal[ at 8"),
+        ("version(app.customSignal['']) == '1'", "a key is empty at 26"),
+        ("version(app.customSignal['k']) ~ '1'", "unknown operator  of a version at 32"),
+        ("version(app.customSignal['k']) == 1", "expected a text in single quotes at 35"),
+        (
+            "version(app.customSignal['k']) == '1.x'",
+            "'1.x' is not a version such as 1.2.3 at 35"
+        ),
         ("device.country in ['ä'] && percent <= 101", "percent over 100 at 39"),
     ])
     func refused(expression: String, problem: String) {

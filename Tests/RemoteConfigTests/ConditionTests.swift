@@ -68,6 +68,9 @@ struct ConditionTests {
                 == isTrue
         )
         #expect(try !holds("app.version.\(method)(['\(wanted)'])", "{\"appBuild\":\"\(given)\"}"))
+        let signal = "version(app.customSignal['v']) \(method) '\(wanted)'"
+        #expect(try holds(signal, "{\"customSignals\":{\"v\":\"\(given)\"}}") == isTrue)
+        #expect(try !holds(signal, "{\"customSignals\":{\"w\":\"\(given)\"}}"))
     }
 
     @Test(arguments: [

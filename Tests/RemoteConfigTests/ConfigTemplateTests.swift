@@ -65,18 +65,21 @@ struct ConfigTemplateTests {
     }
 
     @Test(arguments: [
-        ("[]", "a template is an object, not a array"),
+        ("[]", "a template is an object, not an array"),
         (#"{"parameter":{}}"#, "parameter is not known"),
-        (#"{"conditions":{}}"#, "conditions: is no list"),
-        (#"{"conditions":["a"]}"#, "condition number 1: is no object"),
+        (#"{"conditions":{}}"#, "conditions: is an object, not a list"),
+        (#"{"conditions":["a"]}"#, "condition number 1: is a string, not an object"),
         (#"{"conditions":[{"expression":"true"}]}"#, "condition number 1: has no name"),
         (#"{"conditions":[{"name":"","expression":"true"}]}"#, "condition number 1: has no name"),
         (
             #"{"conditions":[{"name":7,"expression":"true"}]}"#,
-            "condition number 1: name is no text"
+            "condition number 1: name is a number, not a text"
         ),
         (#"{"conditions":[{"name":"a"}]}"#, "condition a: has no expression"),
-        (#"{"conditions":[{"name":"a","expression":true}]}"#, "condition a: expression is no text"),
+        (
+            #"{"conditions":[{"name":"a","expression":true}]}"#,
+            "condition a: expression is a boolean, not a text"
+        ),
         (
             #"{"conditions":[{"name":"beta","expression":"percent <= 101"}]}"#,
             "condition beta: percent over 100 at 12"
@@ -91,14 +94,15 @@ struct ConfigTemplateTests {
         ),
         (
             #"{"conditions":[{"name":"a","expression":"true","tagColor":"RED"}]}"#,
-            "condition a: tagColor is none of Firebase's"
+            "condition a: unknown tagColor \"RED\"; use BLUE, BROWN, CYAN, DEEP_ORANGE, GREEN, "
+                + "INDIGO, LIME, ORANGE, PINK, PURPLE, TEAL"
         ),
         (
             #"{"conditions":[{"name":"a","condition":{"true":{}}}]}"#,
             "condition a: condition is not known"
         ),
-        (#"{"parameters":[]}"#, "parameters: its parameters are no object"),
-        (#"{"parameters":{"a":"b"}}"#, "parameter a: is no object"),
+        (#"{"parameters":[]}"#, "parameters: its parameters are an array, not an object"),
+        (#"{"parameters":{"a":"b"}}"#, "parameter a: is a string, not an object"),
         (#"{"parameters":{"1a":{}}}"#, "parameter 1a: a key begins with a letter or _"),
         (#"{"parameters":{"":{}}}"#, "parameter : a key begins with a letter or _"),
         (#"{"parameters":{"ä":{}}}"#, "parameter ä: a key begins with a letter or _"),
@@ -109,7 +113,7 @@ struct ConfigTemplateTests {
         (#"{"parameters":{"a":{"default":{}}}}"#, "parameter a: default is not known"),
         (
             #"{"parameters":{"a":{"valueType":"TEXT"}}}"#,
-            "parameter a: valueType is none of STRING, BOOLEAN, NUMBER, JSON"
+            "parameter a: unknown valueType \"TEXT\"; use STRING, BOOLEAN, NUMBER or JSON"
         ),
         (
             #"{"parameters":{"a":{"defaultValue":"b"}}}"#,
@@ -129,7 +133,7 @@ struct ConfigTemplateTests {
         ),
         (
             #"{"parameters":{"a":{"defaultValue":{"useInAppDefault":false}}}}"#,
-            "parameter a: useInAppDefault is not true"
+            "parameter a: useInAppDefault must be true, not false"
         ),
         (
             #"{"parameters":{"a":{"defaultValue":{"personalizationValue":{"personalizationId":"p"}}}}}"#,
@@ -149,30 +153,83 @@ struct ConfigTemplateTests {
         ),
         (
             #"{"parameters":{"a":{"defaultValue":{"value":"yes"},"valueType":"BOOLEAN"}}}"#,
-            "parameter a: value is no BOOLEAN"
+            "parameter a: \"yes\" is not a BOOLEAN"
         ),
         (
             #"{"parameters":{"a":{"defaultValue":{"value":"0x1"},"valueType":"NUMBER"}}}"#,
-            "parameter a: value is no NUMBER"
+            "parameter a: \"0x1\" is not a NUMBER"
         ),
         (
             #"{"parameters":{"a":{"valueType":"JSON","defaultValue":{"value":"{a}"}}}}"#,
-            "parameter a: value is no JSON"
+            "parameter a: \"{a}\" is not a JSON"
         ),
         (
             #"{"parameters":{"a":{"defaultValue":{"value":"\u0000"}}}}"#,
             "parameter a: value has a NUL character"
         ),
         (#"{"parameterGroups":{"":{}}}"#, "group : has no name"),
-        (#"{"parameterGroups":{"g":[]}}"#, "group g: is no object"),
+        (#"{"parameterGroups":{"g":[]}}"#, "group g: is an array, not an object"),
         (#"{"parameterGroups":{"g":{"name":"x"}}}"#, "group g: name is not known"),
-        (#"{"parameterGroups":{"g":{"parameters":[]}}}"#, "group g: its parameters are no object"),
-        (#"{"version":7}"#, "version: is no object"),
-        (#"{"version":{"description":7}}"#, "version: description is no text"),
+        (
+            #"{"parameterGroups":{"g":{"parameters":[]}}}"#,
+            "group g: its parameters are an array, not an object"
+        ),
+        (#"{"version":7}"#, "version: is a number, not an object"),
+        (#"{"version":{"description":7}}"#, "version: description is a number, not a text"),
     ])
     func refused(json: String, problem: String) {
         let error = #expect(throws: ConfigTemplateError.self) { try template(json) }
         #expect(error?.description == problem)
+    }
+
+    @Test(
+        "Each field is taken in both spellings of proto3's JSON, and stored in the one of answers"
+    )
+    func bothSpellings() throws {
+        let camel = #"""
+            {"conditions":[{"name":"a","expression":"true","tagColor":"BLUE"}],
+             "parameters":{"snake_key":{"defaultValue":{"useInAppDefault":true},
+             "conditionalValues":{"a":{"value":"1"}},"valueType":"NUMBER"}},
+             "parameterGroups":{"a_group":{"parameters":{"camelKey":{}}}}}
+            """#
+        let snake = #"""
+            {"conditions":[{"name":"a","expression":"true","tag_color":"BLUE"}],
+             "parameters":{"snake_key":{"default_value":{"use_in_app_default":true},
+             "conditional_values":{"a":{"value":"1"}},"value_type":"NUMBER"}},
+             "parameter_groups":{"a_group":{"parameters":{"camelKey":{}}}}}
+            """#
+        #expect(try template(snake).object == template(camel).object)
+        for (json, problem) in [
+            (
+                #"{"parameters":{},"parameterGroups":{},"parameter_groups":{}}"#,
+                "parameterGroups comes twice, the second time as parameter_groups"
+            ),
+            (
+                #"{"parameters":{"a":{"value_type":"JSON","valueType":"JSON"}}}"#,
+                "parameter a: valueType comes twice, the second time as value_type"
+            ),
+            (
+                #"{"parameters":{"a":{"Value_Type":"JSON"}}}"#,
+                "parameter a: Value_Type is not known"
+            ),
+            (
+                #"{"parameters":{"a":{"default_value":{"rollout_value":{}}}}}"#,
+                "parameter a: rolloutValue is not supported"
+            ),
+        ] {
+            let error = #expect(throws: ConfigTemplateError.self) { try template(json) }
+            #expect(error?.description == problem)
+        }
+    }
+
+    @Test("A BOOLEAN is taken in any case, as Firebase's console writes it, and kept as it is")
+    func booleans() throws {
+        for text in ["true", "TRUE", "False", "fAlSe"] {
+            let read = try template(
+                #"{"parameters":{"a":{"defaultValue":{"value":"\#(text)"},"valueType":"BOOLEAN"}}}"#
+            )
+            #expect(read.defaults.map(\.value) == [text])
+        }
     }
 
     /// Lengths count Unicode scalars: each is taken at its limit, and refused beyond.
@@ -182,10 +239,10 @@ struct ConfigTemplateTests {
         }
         let cases: [(Int, (Int) -> JSONValue)] = [
             (256, { ["parameters": .object(["a\(text($0 - 1).string ?? "")": [:]])] }),
-            (100, { ["parameters": ["a": ["description": text($0)]]] }),
+            (256, { ["parameters": ["a": ["description": text($0)]]] }),
             (256, { ["parameterGroups": .object([text($0).string ?? "": [:]])] }),
             (256, { ["parameterGroups": ["g": ["description": text($0)]]] }),
-            (100, { ["conditions": [["name": text($0), "expression": "true"]]] }),
+            (256, { ["conditions": [["name": text($0), "expression": "true"]]] }),
             (1024, { ["version": ["description": text($0)]] }),
             (1_000_000, { ["parameters": ["a": ["defaultValue": ["value": text($0)]]]] }),
             (

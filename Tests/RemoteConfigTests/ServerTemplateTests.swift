@@ -27,20 +27,21 @@ struct ServerTemplateTests {
     func taken(condition: String) throws { try check(condition) }
 
     @Test(arguments: [
-        ("7", "condition is no object"), ("{}", "a condition is one thing, not 0"),
+        ("7", "condition is a number, not an object"), ("{}", "a condition is one thing, not 0"),
         (#"{"true":{},"false":{}}"#, "a condition is one thing, not 2"),
         (#"{"notCondition":{}}"#, "unknown condition notCondition"),
-        (#"{"true":1}"#, "true is no object"), (#"{"true":{"x":1}}"#, "true.x is not known"),
-        (#"{"orCondition":{"conditions":{}}}"#, "orCondition.conditions is no list"),
+        (#"{"true":1}"#, "true is a number, not an object"),
+        (#"{"true":{"x":1}}"#, "true.x is not known"),
+        (#"{"orCondition":{"conditions":{}}}"#, "orCondition.conditions is an object, not a list"),
         (#"{"percent":{}}"#, "unknown percentOperator "),
         (#"{"percent":{"percentOperator":"EQUAL"}}"#, "unknown percentOperator EQUAL"),
         (
             #"{"percent":{"percentOperator":"LESS_OR_EQUAL","microPercent":100000001}}"#,
-            "microPercent is not 0 to 100000000"
+            "microPercent is 0 to 100000000, not 100000001"
         ),
         (
             #"{"percent":{"percentOperator":"LESS_OR_EQUAL","microPercent":-1}}"#,
-            "microPercent is not 0 to 100000000"
+            "microPercent is 0 to 100000000, not -1"
         ),
         (#"{"percent":{"percentOperator":"BETWEEN"}}"#, "percent has no microPercentRange"),
         (
@@ -49,7 +50,7 @@ struct ServerTemplateTests {
         ),
         (
             #"{"percent":{"percentOperator":"GREATER_THAN","seed":"a b"}}"#,
-            "a seed is at most 32 characters of -_.0-9a-zA-Z"
+            "a seed is at most 32 characters of -_.0-9a-zA-Z, not \"a b\""
         ),
         (
             #"{"customSignal":{"customSignalOperator":"IS","customSignalKey":"k","targetCustomSignalValues":["a"]}}"#,
@@ -57,7 +58,7 @@ struct ServerTemplateTests {
         ),
         (
             #"{"customSignal":{"customSignalOperator":"STRING_CONTAINS","customSignalKey":"","targetCustomSignalValues":["a"]}}"#,
-            "customSignalKey is not 1 to 250 characters"
+            "customSignalKey is 1 to 250 characters, not \"\""
         ),
         (
             #"{"customSignal":{"customSignalOperator":"STRING_CONTAINS","customSignalKey":"k","targetCustomSignalValues":[]}}"#,
@@ -65,19 +66,19 @@ struct ServerTemplateTests {
         ),
         (
             #"{"customSignal":{"customSignalOperator":"STRING_CONTAINS","customSignalKey":"k","targetCustomSignalValues":[7]}}"#,
-            "a target is no text of at most 500 characters"
+            "a target is a text of at most 500 characters, not 7"
         ),
         (
             #"{"customSignal":{"customSignalOperator":"NUMERIC_EQUAL","customSignalKey":"k","targetCustomSignalValues":["a"]}}"#,
-            "NUMERIC_EQUAL needs one number"
+            "NUMERIC_EQUAL needs one number, not \"a\""
         ),
         (
             #"{"customSignal":{"customSignalOperator":"NUMERIC_EQUAL","customSignalKey":"k","targetCustomSignalValues":["1","2"]}}"#,
-            "NUMERIC_EQUAL needs one number"
+            "NUMERIC_EQUAL needs one number, not \"1\", \"2\""
         ),
         (
             #"{"customSignal":{"customSignalOperator":"SEMANTIC_VERSION_EQUAL","customSignalKey":"k","targetCustomSignalValues":["a"]}}"#,
-            "SEMANTIC_VERSION_EQUAL needs one version"
+            "SEMANTIC_VERSION_EQUAL needs one version, not \"a\""
         ),
         (
             #"{"customSignal":{"customSignalOperator":"STRING_CONTAINS_REGEX","customSignalKey":"k","targetCustomSignalValues":["(?=a)"]}}"#,
@@ -99,8 +100,99 @@ struct ServerTemplateTests {
         #expect(throws: ConfigTemplateError.self) { try check(nested(11)) }
     }
 
-    @Test func anExpressionIsNoneOfTheirs() {
-        let json: JSONValue = ["conditions": [["name": "c", "expression": "true"]]]
-        #expect(throws: ConfigTemplateError.self) { try ConfigTemplate(json, namespace: .server) }
+    @Test("Names in snake case, numbers as texts and nulls are stored as the Admin SDKs read them")
+    func canonicalForm() throws {
+        let given = #"""
+            {"or_condition":{"conditions":[{"and_condition":{"conditions":[
+             {"percent":{"percent_operator":"BETWEEN","seed":null,"micro_percent_range":
+              {"micro_percent_lower_bound":"1000000","micro_percent_upper_bound":2e6}}},
+             {"custom_signal":{"custom_signal_operator":"STRING_CONTAINS","custom_signal_key":"k",
+              "target_custom_signal_values":["a_b"]}}]}}]}}
+            """#
+        let wanted = #"""
+            {"orCondition":{"conditions":[{"andCondition":{"conditions":[
+             {"percent":{"percentOperator":"BETWEEN","microPercentRange":
+              {"microPercentLowerBound":1000000,"microPercentUpperBound":2000000}}},
+             {"customSignal":{"customSignalOperator":"STRING_CONTAINS","customSignalKey":"k",
+              "targetCustomSignalValues":["a_b"]}}]}}]}}
+            """#
+        let json = #"{"conditions":[{"name":"c","condition":\#(given)}]}"#
+        let read = try ConfigTemplate(try JSONValue.parse(json), namespace: .server)
+        #expect(try read.object["conditions"]?[0]?["condition"] == JSONValue.parse(wanted))
+    }
+
+    @Test(
+        "An expression is stored as it is, and given to the Admin SDKs as the condition it comes to",
+        arguments: [
+            ("true", #"{"true":{}}"#), ("false", #"{"false":{}}"#),
+            (
+                "percent <= 10",
+                #"{"percent":{"percentOperator":"LESS_OR_EQUAL","microPercent":10000000,"seed":"percent","microPercentRange":{}}}"#
+            ),
+            (
+                "percent('s') > 0.5",
+                #"{"percent":{"percentOperator":"GREATER_THAN","microPercent":500000,"seed":"s","microPercentRange":{}}}"#
+            ),
+            (
+                "percent between 10 and 20",
+                #"{"percent":{"percentOperator":"BETWEEN","microPercentRange":{"microPercentLowerBound":10000000,"microPercentUpperBound":20000000},"seed":"percent"}}"#
+            ),
+            (
+                "app.customSignal['k'].exactlyMatches(['a', 'b'])",
+                #"{"customSignal":{"customSignalOperator":"STRING_EXACTLY_MATCHES","customSignalKey":"k","targetCustomSignalValues":["a","b"]}}"#
+            ),
+            (
+                "app.customSignal['k'].matches(['^a'])",
+                #"{"customSignal":{"customSignalOperator":"STRING_CONTAINS_REGEX","customSignalKey":"k","targetCustomSignalValues":["^a"]}}"#
+            ),
+            (
+                "app.customSignal['k'] >= 3",
+                #"{"customSignal":{"customSignalOperator":"NUMERIC_GREATER_EQUAL","customSignalKey":"k","targetCustomSignalValues":["3"]}}"#
+            ),
+            (
+                "version(app.customSignal['k']) != '1.2'",
+                #"{"customSignal":{"customSignalOperator":"SEMANTIC_VERSION_NOT_EQUAL","customSignalKey":"k","targetCustomSignalValues":["1.2"]}}"#
+            ),
+        ]
+    )
+    func expressions(text: String, condition: String) throws {
+        let json: JSONValue = [
+            "conditions": [["name": "c", "expression": .string(text), "tagColor": "BLUE"]]
+        ]
+        let read = try ConfigTemplate(json, namespace: .server)
+        #expect(read.object["conditions"] == json["conditions"])
+        let served = ConfigTemplate.evaluatedByServers(read.object)["conditions"]?[0]
+        let both = served?["condition"]?["orCondition"]?["conditions"]?[0]?["andCondition"]
+        #expect(try both?["conditions"] == .array([JSONValue.parse(condition)]))
+        #expect(served?["name"] == "c")
+        // What was read there is taken, too.
+        let again = try ConfigTemplate(["conditions": [served ?? .null]], namespace: .server)
+        #expect(again.object["conditions"]?[0] == served)
+    }
+
+    @Test("Java's Admin SDK reads no template with a percentage that has no range, so each has one")
+    func ranges() throws {
+        func rule(_ rest: String) -> String {
+            #"{"orCondition":{"conditions":[{"percent":{"percentOperator":"GREATER_THAN"\#(rest)}}]}}"#
+        }
+        let json = #"{"conditions":[{"name":"c","condition":\#(rule(""))}]}"#
+        let read = try ConfigTemplate(try JSONValue.parse(json), namespace: .server)
+        let served = ConfigTemplate.evaluatedByServers(read.object)["conditions"]?[0]?["condition"]
+        #expect(try served == JSONValue.parse(rule(#","microPercentRange":{}"#)))
+    }
+
+    @Test(
+        "What the Admin SDKs cannot evaluate is refused in an expression of a server's template",
+        arguments: ["device.os == 'ios'", "app.version.>=(['1'])", "app.userProperty['k'] == 1"]
+    )
+    func clientElements(text: String) {
+        let json: JSONValue = ["conditions": [["name": "c", "expression": .string(text)]]]
+        let error = #expect(throws: ConfigTemplateError.self) {
+            try ConfigTemplate(json, namespace: .server)
+        }
+        #expect(
+            error?.description
+                == "condition c: servers' templates have percent and app.customSignal, not \(text)"
+        )
     }
 }

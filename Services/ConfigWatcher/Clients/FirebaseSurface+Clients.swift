@@ -68,6 +68,7 @@ extension FirebaseSurface {
         _ caller: Caller,
         _ visit: Visit
     ) throws -> HTTPPromptAnswer {
+        _ = try QueryParameters(request, taking: [])
         // The JavaScript SDK says gzip and sends text.
         let fetch: ConfigFetch
         do {
@@ -183,6 +184,7 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
+        _ = try QueryParameters(request, taking: [])
         let known = try ConfigFetch(body: try request.bodyByItsBytes()).lastKnownVersion ?? 0
         return try await stream(.lines, to: caller, knowing: known)
     }
@@ -198,13 +200,18 @@ extension FirebaseSurface {
     /// The version that was heard last; an empty header, of who has heard nothing, hides no query.
     static func lastEvent(of request: HTTPServerRequest) throws(FirebaseError) -> Int? {
         let texts = [
-            request.header("last-event-id"), request.queryValue("lastKnownVersionNumber"),
+            request.header("last-event-id"),
+            try QueryParameters(request, taking: ["lastKnownVersionNumber"])[
+                "lastKnownVersionNumber"
+            ],
         ]
         guard let text = texts.lazy.compactMap({ $0 }).first(where: { !$0.isEmpty }) else {
             return nil
         }
         guard let known = text.wholeNumber else {
-            throw .invalid("lastKnownVersionNumber must be a version's number")
+            throw .invalid(
+                "lastKnownVersionNumber must be a version's number, not \"\(text.shown)\""
+            )
         }
         return known
     }

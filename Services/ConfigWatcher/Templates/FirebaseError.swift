@@ -23,6 +23,8 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
     /// Shown to the client.
     let message: String
     var retryAfterSeconds: Int?
+    /// What is wrong with the request's own form, as `google.rpc.BadRequest` has it.
+    var fieldViolations: [String] = []
 
     init(_ code: Int, _ status: Status, _ message: String, retryAfterSeconds: Int? = nil) {
         self.code = code
@@ -34,15 +36,21 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
     var description: String { message }
 
     var response: HTTPServerResponse {
-        var response = HTTPServerResponse.json(
-            [
-                "error": [
-                    "code": JSONValue(code), "message": .string(message),
-                    "status": .string(status.rawValue),
+        var error: JSONObject = [
+            "code": JSONValue(code), "message": .string(message),
+            "status": .string(status.rawValue),
+        ]
+        if !fieldViolations.isEmpty {
+            error["details"] = [
+                [
+                    "@type": "type.googleapis.com/google.rpc.BadRequest",
+                    "fieldViolations": .array(
+                        fieldViolations.map { ["description": .string($0)] }
+                    ),
                 ]
-            ],
-            status: code
-        )
+            ]
+        }
+        var response = HTTPServerResponse.json(["error": .object(error)], status: code)
         response.headers["Content-Type"] = "application/json; charset=UTF-8"
         if let retryAfterSeconds { response.headers["Retry-After"] = String(retryAfterSeconds) }
         return response
@@ -50,6 +58,26 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
 
     static func invalid(_ message: String) -> FirebaseError {
         FirebaseError(400, .invalidArgument, message)
+    }
+
+    /// In Google's words.
+    static func unknownParameter(_ name: String) -> FirebaseError {
+        let name = name.shown
+        let message =
+            "Invalid JSON payload received. Unknown name \"\(name)\": Cannot bind query parameter. "
+            + "Field '\(name)' could not be found in request message."
+        var error = FirebaseError.invalid(message)
+        error.fieldViolations = [message]
+        return error
+    }
+
+    /// In Google's words.
+    static func unknownField(_ name: String) -> FirebaseError {
+        let message =
+            "Invalid JSON payload received. Unknown name \"\(name.shown)\": Cannot find field."
+        var error = FirebaseError.invalid(message)
+        error.fieldViolations = [message]
+        return error
     }
 
     /// One text for an unknown project and for all that is wrong with a key: who guesses learns nothing.
@@ -101,6 +129,17 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
         "The service cannot answer now; try again.",
         retryAfterSeconds: 1
     )
+}
+
+extension String {
+    /// Of a text from outside, what an error may repeat.
+    var shown: String {
+        var result = ""
+        for scalar in unicodeScalars.prefix(100) {
+            result.unicodeScalars.append(scalar.value < 0x20 || scalar.value == 0x7F ? " " : scalar)
+        }
+        return result
+    }
 }
 
 extension FirebaseError {

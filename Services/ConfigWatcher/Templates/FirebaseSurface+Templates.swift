@@ -17,6 +17,7 @@ extension FirebaseSurface {
         let caller: Caller
         let publisher: Publisher
         let namespace: ConfigNamespace
+        let query: QueryParameters
         let visit: Visit
 
         var app: String { caller.appID }
@@ -29,25 +30,40 @@ extension FirebaseSurface {
     }
 
     var publisherRoutes: [SurfaceRoute] {
-        let templates: [(HTTPMethod, String, Right, Answer)] = [
-            (.get, "remoteConfig", .reading, { try await template($0, $1) }),
-            (.put, "remoteConfig", .writing, { try await publish($0, $1) }),
-            (.get, "remoteConfig:listVersions", .reading, { try await versions($0, $1) }),
-            (.post, "remoteConfig:rollback", .writing, { try await rollBack($0, $1) }),
-            (.get, "remoteConfig:downloadDefaults", .reading, { try await defaults($0, $1) }),
+        let templates: [(HTTPMethod, String, [String], Right, Answer)] = [
+            (.get, "remoteConfig", ["versionNumber"], .reading, { try await template($0, $1) }),
+            (.put, "remoteConfig", ["validateOnly"], .writing, { try await publish($0, $1) }),
+            (
+                .get, "remoteConfig:listVersions", VersionPage.parameters, .reading,
+                { try await versions($0, $1) }
+            ),
+            (
+                .post, "remoteConfig:rollback", ["versionNumber"], .writing,
+                { try await rollBack($0, $1) }
+            ),
+            (
+                .get, "remoteConfig:downloadDefaults", ["format"], .reading,
+                { try await defaults($0, $1) }
+            ),
         ]
-        let server: [(HTTPMethod, String, Answer)] = [
-            (.get, "serverRemoteConfig", { try await template($0, $1) })
+        return [
+            route(.get, Self.project, .firebase, [], .reading, { try await project($0, $1) }),
+            route(
+                .get,
+                Self.path(.server, "serverRemoteConfig"),
+                .server,
+                ["versionNumber"],
+                .reading,
+                { try await serverTemplate($0, $1) }
+            ),
         ]
-        return [route(.get, Self.project, .firebase, .reading, { try await project($0, $1) })]
-            + templates.flatMap { method, path, right, answer in
+            + templates.flatMap { method, path, query, right, answer in
                 [
-                    route(method, "\(Self.project)/\(path)", .firebase, right, answer),
-                    route(method, Self.path(.firebase, path), .firebase, right, answer),
-                    route(method, Self.path(.server, path), .server, right, answer),
+                    route(method, "\(Self.project)/\(path)", .firebase, query, right, answer),
+                    route(method, Self.path(.firebase, path), .firebase, query, right, answer),
+                    route(method, Self.path(.server, path), .server, query, right, answer),
                 ]
             }
-            + server.map { route($0, Self.path(.server, $1), .server, .reading, $2) }
     }
 
     static func path(_ namespace: ConfigNamespace, _ rest: String) -> String {
@@ -58,6 +74,7 @@ extension FirebaseSurface {
         _ method: HTTPMethod,
         _ path: String,
         _ namespace: ConfigNamespace,
+        _ parameters: [String],
         _ right: Right,
         _ answer: @escaping Answer
     ) -> SurfaceRoute {
@@ -71,6 +88,7 @@ extension FirebaseSurface {
                 if case .token(_, isReadOnly: true) = publisher, right == .writing {
                     throw FirebaseError.readOnly
                 }
+                let query = try QueryParameters(request, taking: parameters)
                 var request = request
                 // A few kilobytes may be a template's largest size.
                 try await request.decodeBody { try await loop.blocking($0) }
@@ -80,6 +98,7 @@ extension FirebaseSurface {
                         caller: caller,
                         publisher: publisher,
                         namespace: namespace,
+                        query: query,
                         visit: visit
                     )
                 )
@@ -106,14 +125,25 @@ extension FirebaseSurface {
         ])
     }
 
-    private func template(
+    /// `serverRemoteConfig`: the template as the Admin SDKs evaluate it.
+    private func serverTemplate(
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
+        try await template(request, call, isForServers: true)
+    }
+
+    private func template(
+        _ request: HTTPServerRequest,
+        _ call: PublisherCall,
+        isForServers: Bool = false
+    ) async throws -> HTTPServerResponse {
         var version: Int?
-        if let text = request.queryValue("versionNumber"), !text.isEmpty {
+        if let text = call.query["versionNumber"] {
             guard let number = text.wholeNumber else {
-                throw FirebaseError.invalid("versionNumber must be a version's number")
+                throw FirebaseError.invalid(
+                    "versionNumber must be a version's number, not \"\(text.shown)\""
+                )
             }
             version = number
         }
@@ -122,7 +152,16 @@ extension FirebaseSurface {
             call.namespace.rawValue,
             version
         )
-        if let stored { return TemplateAnswer.response(stored, call.namespace) }
+        if var stored {
+            if isForServers, let template = stored.template?.object {
+                // Its expressions are read, and their patterns compiled.
+                let evaluated = try await loop.blocking {
+                    ConfigTemplate.evaluatedByServers(template)
+                }
+                stored.template = .object(evaluated)
+            }
+            return TemplateAnswer.response(stored, call.namespace)
+        }
         guard version ?? 0 == 0 else { throw FirebaseError.versionNotFound }
         if version == 0 {
             let head = try await database.config.head(call.app, call.namespace.rawValue)
@@ -139,7 +178,7 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        let page = try VersionPage(request)
+        let page = try VersionPage(call.query)
         let found = try await database.config.versions(
             call.app,
             call.namespace.rawValue,
@@ -162,8 +201,10 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        guard let format = request.queryValue("format").flatMap(DefaultsFormat.init(rawValue:))
-        else { throw FirebaseError.invalid("format must be JSON, PLIST or XML") }
+        let text = call.query["format"] ?? ""
+        guard let format = DefaultsFormat(rawValue: text) else {
+            throw FirebaseError.invalid("format must be JSON, PLIST or XML, not \"\(text.shown)\"")
+        }
         let stored = try await database.config.version(call.app, call.namespace.rawValue)
         let template =
             try stored?.template.map {
@@ -185,7 +226,7 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        let isValidation = try Self.isValidation(request)
+        let isValidation = try Self.isValidation(call.query)
         let (body, namespace) = (request.body, call.namespace)
         let template = try await pool.run(of: call.app) {
             try Self.template(body, namespace)
@@ -237,7 +278,7 @@ extension FirebaseSurface {
         _ request: HTTPServerRequest,
         _ call: PublisherCall
     ) async throws -> HTTPServerResponse {
-        let target = try Self.rollbackTarget(request)
+        let target = try Self.rollbackTarget(request, call.query)
         let stored = try await turns.take(of: call.app, for: request.caller) {
             try await database.config.rollBack(
                 call.app,
@@ -276,14 +317,14 @@ extension FirebaseSurface {
     // MARK: What a request says
 
     /// `validate_only` as clients write it, `validateOnly` as the documentation does.
-    private static func isValidation(_ request: HTTPServerRequest) throws(FirebaseError) -> Bool {
+    private static func isValidation(_ query: QueryParameters) throws(FirebaseError) -> Bool {
         var isValidation = false
-        for (name, value) in request.query
-        where ["validate_only", "validateonly"].contains(name.lowercased()) {
+        for value in query.all("validateOnly") {
             switch value.lowercased() {
             case "false", "0": continue
             case "true", "1", "": isValidation = true
-            default: throw .invalid("\(name) must be true or false")
+            default:
+                throw .invalid("validateOnly must be true or false, not \"\(value.shown)\"")
             }
         }
         return isValidation
@@ -318,14 +359,27 @@ extension FirebaseSurface {
 
     /// Firebase's command sends it in the query and no body, the SDKs in the body; a number or text.
     /// A null says nothing.
-    static func rollbackTarget(_ request: HTTPServerRequest) throws -> Int {
-        var target = request.queryValue("versionNumber")?.wholeNumber
-        if !request.body.isEmpty, let value = try json(request.body)["versionNumber"], !value.isNull
-        {
-            target = value.integer ?? value.string?.wholeNumber
+    static func rollbackTarget(
+        _ request: HTTPServerRequest,
+        _ query: QueryParameters
+    ) throws -> Int {
+        var given: JSONValue = query["versionNumber"].map { .string($0) } ?? .null
+        if !request.body.isEmpty {
+            let body = try json(request.body)
+            guard let members = body.object else {
+                throw FirebaseError.invalid("the body must be an object, not a \(body.kind)")
+            }
+            for (name, value) in members {
+                guard name == "versionNumber" || name == "version_number" else {
+                    throw FirebaseError.unknownField(name)
+                }
+                if !value.isNull { given = value }
+            }
         }
-        guard let target, target > 0 else {
-            throw FirebaseError.invalid("versionNumber must be a version's number")
+        guard let target = given.integer ?? given.string?.wholeNumber, target > 0 else {
+            throw FirebaseError.invalid(
+                "versionNumber must be a version's number, not \(given.text.shown)"
+            )
         }
         return target
     }

@@ -15,24 +15,29 @@ struct VersionPage {
     private static let separator: Character = "."
     private static let none = "-"
 
-    init(_ request: HTTPServerRequest) throws(FirebaseError) {
+    /// The names of the query's parameters.
+    static let parameters = ["pageSize", "pageToken", "endVersionNumber", "startTime", "endTime"]
+
+    init(_ query: QueryParameters) throws(FirebaseError) {
         var size = Self.usualSize
-        if let text = Self.parameter("pageSize", request) {
+        if let text = query["pageSize"] {
             guard let number = text.wholeNumber, Self.sizes.contains(number) else {
-                throw .invalid("pageSize must be 1 to 300")
+                throw .invalid("pageSize must be 1 to 300, not \"\(text.shown)\"")
             }
             size = number
         }
         filter = ConfigVersionFilter(limit: size)
-        if let token = Self.parameter("pageToken", request) { try read(token) }
-        if let text = Self.parameter("endVersionNumber", request) {
+        if let token = query["pageToken"] { try read(token) }
+        if let text = query["endVersionNumber"] {
             guard let number = text.wholeNumber, number > 0 else {
-                throw .invalid("endVersionNumber must be a version's number")
+                throw .invalid(
+                    "endVersionNumber must be a version's number, not \"\(text.shown)\""
+                )
             }
             filter.endVersion = number
         }
-        filter.startTime = try Self.time("startTime", request) ?? filter.startTime
-        filter.endTime = try Self.time("endTime", request) ?? filter.endTime
+        filter.startTime = try Self.time("startTime", query) ?? filter.startTime
+        filter.endTime = try Self.time("endTime", query) ?? filter.endTime
     }
 
     /// Of the page after this one.
@@ -49,7 +54,7 @@ struct VersionPage {
         let numbers = parts.map { $0 == Self.none ? nil : Int($0) }
         guard parts.count == 4, let before = numbers[0], before > 0,
             zip(parts, numbers).allSatisfy({ $0 == Self.none || $1 != nil })
-        else { throw .invalid("pageToken is none that was given here") }
+        else { throw .invalid("unknown pageToken \"\(token.shown)\"") }
         filter.before = before
         filter.endVersion = numbers[1]
         filter.startTime = numbers[2].map { Instant(milliseconds: Int64($0)) }
@@ -58,17 +63,14 @@ struct VersionPage {
 
     private static func time(
         _ name: String,
-        _ request: HTTPServerRequest
+        _ query: QueryParameters
     ) throws(FirebaseError) -> Instant? {
-        guard let text = parameter(name, request) else { return nil }
+        guard let text = query[name] else { return nil }
         guard let time = Instant(iso8601: text) else {
-            throw .invalid("\(name) must be a time such as 2026-11-20T21:04:05Z")
+            throw .invalid(
+                "\(name) must be a time such as 2026-11-20T21:04:05Z, not \"\(text.shown)\""
+            )
         }
         return time
-    }
-
-    /// An empty one is none.
-    private static func parameter(_ name: String, _ request: HTTPServerRequest) -> String? {
-        request.queryValue(name).flatMap { $0.isEmpty ? nil : $0 }
     }
 }
