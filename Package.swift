@@ -341,7 +341,7 @@ let package = Package(
                 "EventLoop",
             ],
             exclude: [
-                "Forms", "JavaScript", "cognito_client.py", "firebase_client.py",
+                "Forms", "Go", "Java", "JavaScript", "cognito_client.py", "firebase_client.py",
                 "ingest_client.py", "ingest_proxy.py",
                 "rights-ingest.md", "leancloud_client.py", "rights.md",
                 "rights-config.md", "rights-secure.md", "secure_client.py",

@@ -25,6 +25,7 @@ build_packages=(
 server_packages=(curl jq kcat postgresql procps)
 test_packages=(openssl python3 python3-venv nghttp2-client nodejs shellcheck)
 kafka_packages=(openjdk-17-jre-headless)
+java_packages=(openjdk-17-jdk-headless)
 
 installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
 
@@ -44,6 +45,7 @@ ensure_packages() {
     local missing=() package
     for package in "$@"; do
         case "$package" in
+            openjdk-*-jdk-*) command -v javac >/dev/null && continue ;;
             openjdk-*) command -v java >/dev/null && continue ;;
             curl | jq | kcat) command -v "$package" >/dev/null && continue ;;
             nodejs) command -v node >/dev/null && continue ;;

@@ -35,6 +35,14 @@ struct ConfigBench: Sendable {
         }
     }
 
+    /// The environment of the programs that drive vendors' clients.
+    var clientEnvironment: [String: String] {
+        [
+            "CONFIG_URL": watcher.url, "PROJECT": app.id, "TOKEN": token, "API_KEY": app.appKey,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        ]
+    }
+
     static func startWatcher(
         on stack: Stack,
         _ extra: [String: String] = [:]
@@ -89,6 +97,39 @@ struct ConfigBench: Sendable {
             return all.count >= count ? all : nil
         }
     }
+}
+
+/// Gives all tests of a suite one stack with the config watcher. Each test makes an app of its own.
+struct RunningConfig: SuiteTrait, TestScoping {
+    @TaskLocal static var running: (stack: Stack, watcher: Stack.Service)?
+
+    /// An app of its own on the suite's stack, with a token that may publish.
+    static func makeBench() async throws -> ConfigBench {
+        guard let running else { throw TestFailure("this suite runs no config watcher") }
+        let app = try await running.stack.makeApp()
+        return ConfigBench(
+            stack: running.stack,
+            watcher: running.watcher,
+            app: app,
+            token: try await running.stack.configToken(of: app.id, named: "ci")
+        )
+    }
+
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing body: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        try await Stack.with { stack in
+            let watcher = try await ConfigBench.startWatcher(on: stack)
+            try await Self.$running.withValue((stack, watcher), operation: body)
+            #expect(await watcher.process.stop() == .status(0), "\(watcher.process.lastWords)")
+        }
+    }
+}
+
+extension Trait where Self == RunningConfig {
+    static var runningConfig: Self { Self() }
 }
 
 extension Stack {

@@ -32,7 +32,10 @@ extension EndToEndTests {
         @Test(
             "npm's packages",
             .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
-            arguments: ["@segment/analytics-node", "cloudevents"]
+            arguments: [
+                "@segment/analytics-node", "@segment/analytics-next",
+                "@rudderstack/rudder-sdk-node", "cloudevents",
+            ]
         )
         func javascript(scenario: String) async throws {
             let bench = try await IngestBench()
@@ -44,6 +47,36 @@ extension EndToEndTests {
                 ]) { $1 }
             )
             try await check(answer, scenario, bench)
+        }
+
+        @Test(
+            "Maven's packages",
+            .enabled(if: TestEnvironment.javaClients != nil, "JAVA_CLIENTS is not set"),
+            arguments: ["Rudder", "CloudEventsClient"]
+        )
+        func java(program: String) async throws {
+            let bench = try await IngestBench()
+            let clients: [String: JavaClient] = ["Segment": .segment, "Rudder": .rudder]
+            let client = clients[program] ?? .cloudevents
+            let answer = try await runJava(
+                program,
+                of: client,
+                client == .cloudevents ? ["HTTP"] : ["calls"],
+                environment: environment(bench)
+            )
+            try await check(answer, program, bench)
+        }
+
+        @Test(
+            "Go's modules",
+            .enabled(if: TestEnvironment.goPrograms != nil, "GO_CLIENTS is not set"),
+            arguments: ["segment", "rudder", "cloudevents"]
+        )
+        func go(program: String) async throws {
+            let bench = try await IngestBench()
+            let scenario = program == "cloudevents" ? "HTTP" : "calls"
+            let answer = try await runGo(program, scenario, environment(bench))
+            try await check(answer, program, bench)
         }
 
         /// As long as `CARILLON_LIMITED_SECONDS` says: the quota is exhausted at once, and what is sent
@@ -103,12 +136,8 @@ extension EndToEndTests {
             _ scenario: String,
             _ bench: IngestBench
         ) async throws {
-            if answer.exit != .status(0) {
-                Issue.record("\(scenario): \(answer.exit)\n\(answer.errors.prefix(4000))")
-            }
+            try answer.expectChecks(scenario)
             let lines = answer.output.split(separator: "\n")
-            let report = try JSONValue.parse(lines.last.map(String.init) ?? "{}")
-            #expect((report["checked"]?.integer ?? 0) > 0)
             var sent: [String: [String]] = [:]
             for line in lines where line.hasPrefix("sent ") {
                 let words = line.split(separator: " ").map(String.init)

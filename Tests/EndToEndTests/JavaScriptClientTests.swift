@@ -19,11 +19,16 @@ extension EndToEndTests {
             "leancloud-storage",
             arguments: [
                 "installations", "batches", "queries", "identities", "pushes", "other calls",
-                "large numbers", "absent fields", "one type",
+                "large numbers", "absent fields", "one type", "leancloud-installation",
             ]
         )
         func leancloud(scenario: String) async throws {
             try await play("leancloud.mjs", scenario)
+        }
+
+        @Test("The package of AVOSCloud's time")
+        func avoscloud() async throws {
+            try await play("avoscloud.mjs", "avoscloud-sdk")
         }
 
         @Test(
@@ -90,16 +95,7 @@ extension EndToEndTests {
                     "APNS_SECOND_TOPIC": secondTopic, "POOL": pool,
                 ]
             )
-            if answer.exit != .status(0) {
-                Issue.record(
-                    "\(file) \(scenario) ended with \(answer.exit):\n\(answer.errors.prefix(6000))"
-                )
-            }
-            // A scenario that checks nothing would hold, too.
-            let report = try JSONValue.parse(
-                answer.output.split(separator: "\n").last.map(String.init) ?? "{}"
-            )
-            #expect((report["checked"]?.integer ?? 0) > 0)
+            try answer.expectChecks("\(file) \(scenario)")
         }
     }
 }

@@ -130,6 +130,8 @@ def server():
     gold = template.evaluate({"randomization_id": "one", "tier": "gold"})
     other = template.evaluate({"randomization_id": "one", "tier": "silver"})
     assert gold.get_int("limit") == 100, gold.get_int("limit")
+    vip = template.evaluate({"randomization_id": "one", "tier": "vip"})
+    assert vip.get_int("limit") == 200, vip.get_int("limit")
     assert other.get_int("limit") == 10, other.get_int("limit")
     assert other.get_string("greeting") == "hello"
     assert other.get_boolean("everybody") is True

@@ -27,6 +27,10 @@ package enum TestEnvironment {
 
     /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
     package static let nodeClients = value("NODE_CLIENTS")
+    /// A folder with the jars that EndToEndTests/Java/clients.json lists, a folder for each client.
+    package static let javaClients = value("JAVA_CLIENTS")
+    /// The folder of the built programs of EndToEndTests/Go.
+    package static let goPrograms = value("CARILLON_GO_PROGRAMS")
 
     package static func value(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {

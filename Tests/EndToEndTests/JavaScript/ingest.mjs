@@ -1,4 +1,4 @@
-// Segment's and CloudEvents' packages, unchanged but for their address. What was sent and must be there
+// Segment's, RudderStack's and CloudEvents' packages, unchanged but for their address. What was sent and must be there
 // once is a line "sent TYPE ID".
 
 import { randomUUID } from "node:crypto";
@@ -40,6 +40,97 @@ async function segment() {
   await analytics.closeAndFlush();
   check("failures", failures, []);
   check("calls that came back", done, 305);
+}
+
+async function rudder() {
+  const RudderAnalytics = vendor("@rudderstack/rudder-sdk-node");
+  const failures = [];
+  for (const gzip of [true, false]) {
+    const analytics = new RudderAnalytics(environment.APP_KEY, {
+      dataPlaneUrl: url, gzip, flushAt: 50, errorHandler: (error) => failures.push(error),
+    });
+    const userId = "user-" + randomUUID();
+    const told = (call, type, message) => new Promise((resolve) => {
+      const messageId = randomUUID();
+      sent("Segment" + type, messageId);
+      analytics[call]({ ...message, messageId }, (error) => {
+        check(`${call}, gzip ${gzip}: its fault`, error ?? undefined, undefined);
+        resolve();
+      });
+    });
+    const calls = [];
+    for (let number = 0; number < 120; number += 1) {
+      calls.push(told("track", "Track", {
+        userId, event: "Reading é🔔", properties: { number, value: 66.7 }, timestamp: new Date(),
+        context: { ip: "192.0.2.1" }, integrations: { All: true },
+      }));
+    }
+    calls.push(
+      told("identify", "Identify", { userId, traits: { email: "ann@example.com" } }),
+      told("group", "Group", { userId, groupId: "a-group", traits: {} }),
+      told("page", "Page", { userId, category: "Shop", name: "Start" }),
+      told("screen", "Screen", { anonymousId: "nobody", name: "Start" }),
+      told("alias", "Alias", { userId, previousId: "an-old-name" }),
+    );
+    await analytics.flush();
+    await Promise.all(calls);
+  }
+  check("failures", failures, []);
+}
+
+/// The package of pages, with as much of a page as it looks at.
+async function analyticsNext() {
+  const page = new URL("https://shop.example.com/start?utm_source=mail");
+  const nothing = () => {};
+  const store = new Map();
+  const storage = {
+    getItem: (key) => store.get(key) ?? null, setItem: (key, value) => store.set(key, value),
+    removeItem: (key) => store.delete(key),
+  };
+  const document = {
+    cookie: "", referrer: "", title: "Shop", readyState: "complete", currentScript: null,
+    addEventListener: nothing, removeEventListener: nothing, querySelector: () => null,
+    querySelectorAll: () => [], getElementsByTagName: () => [], documentElement: {}, body: {},
+  };
+  Object.assign(globalThis, {
+    window: globalThis, document, location: page, localStorage: storage, sessionStorage: storage,
+    addEventListener: nothing, removeEventListener: nothing,
+    navigator: { onLine: true, userAgent: "Test", language: "de-CH" },
+  });
+  const { AnalyticsBrowser } = vendor("@segment/analytics-next");
+  const { host } = new URL(url);
+  for (const delivery of ["standard", "batching"]) {
+    const analytics = new AnalyticsBrowser();
+    const failures = [];
+    analytics.on("delivery_failure", (context) => failures.push(context.failedDelivery()));
+    analytics.load({
+      writeKey: environment.APP_KEY,
+      cdnSettings: { integrations: { "Segment.io": {
+        apiKey: environment.APP_KEY, apiHost: host + "/v1", protocol: "http",
+      } } },
+    }, {
+      disableClientPersistence: true,
+      integrations: { "Segment.io": {
+        protocol: "http", deliveryStrategy: { strategy: delivery, config: { size: 3, timeout: 100 } },
+      } },
+    });
+    const told = async (type, call) => {
+      // Its ids begin with "ajs-next-".
+      const context = await call();
+      check(`${delivery}, ${type}: its id`, typeof context.event.messageId, "string");
+      sent("Segment" + type, "*");
+    };
+    for (let number = 0; number < 7; number += 1) {
+      await told("Track", () => analytics.track("Reading", { number, text: "ž 🐎" }));
+    }
+    await told("Identify", () => analytics.identify("ann-" + delivery, { plan: "pro" }));
+    await told("Page", () => analytics.page("Shop", "Start", { p: 1 }));
+    await told("Screen", () => analytics.screen("Start"));
+    await told("Group", () => analytics.group("a-group", { name: "Bells" }));
+    await told("Alias", () => analytics.alias("ann-" + delivery, "an-old-name"));
+    await new Promise((resume) => setTimeout(resume, 500));
+    check(delivery + ": failures", failures, []);
+  }
 }
 
 async function cloudevents() {
@@ -88,4 +179,7 @@ async function cloudevents() {
   check("an unknown type", (await post(HTTP.structured(event({ type: "Nobody.Declared" }))))[0], 404);
 }
 
-await main({ "@segment/analytics-node": segment, cloudevents });
+await main({
+  "@segment/analytics-node": segment, "@segment/analytics-next": analyticsNext,
+  "@rudderstack/rudder-sdk-node": rudder, cloudevents,
+});

@@ -5,7 +5,7 @@ import { absentFields, largeNumbers, oneType } from "./fields.mjs";
 import { pushes } from "./leancloud-pushes.mjs";
 import { again, AV, install, Installation, master, phone, raw, sdk } from "./leancloud-sdk.mjs";
 import { makeData, numbers, sharedQueries } from "./queries.mjs";
-import { check, environment, main, refused, token, unique } from "./support.mjs";
+import { check, environment, main, refused, token, unique, vendor } from "./support.mjs";
 
 async function changed(one, what, key, value, change) {
   const mine = await again(one);
@@ -332,8 +332,25 @@ async function otherCalls() {
   }
 }
 
+/// The package that keeps a device's own installation.
+async function itsOwn() {
+  const { getCurrent } = vendor("leancloud-installation")(AV);
+  const mine = await getCurrent();
+  mine.set({ deviceToken: token(), apnsTopic: environment.APNS_TOPIC, channels: ["news"] });
+  await mine.save();
+  check("a save gives an id", typeof mine.id, "string");
+  const read = await again(mine);
+  check("its fields", [read.get("deviceType"), read.get("channels"), typeof read.get("timeZone")],
+    ["ios", ["news"], "string"]);
+  const same = await getCurrent();
+  check("it is known again", same.id, mine.id);
+  same.set("badge", 3);
+  await same.save();
+  check("a change", [(await again(mine)).get("badge"), (await again(mine)).get("channels")], [3, ["news"]]);
+}
+
 await main({
   installations, batches, queries, identities, pushes, "other calls": otherCalls,
   "large numbers": () => largeNumbers(sdk), "absent fields": () => absentFields(sdk),
-  "one type": () => oneType(sdk),
+  "one type": () => oneType(sdk), "leancloud-installation": itsOwn,
 });

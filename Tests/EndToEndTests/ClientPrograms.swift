@@ -1,0 +1,118 @@
+import Foundation
+import JSON
+import Support
+import Testing
+
+/// A folder of `JAVA_CLIENTS`: a vendor's client with what it alone needs.
+enum JavaClient: String, CaseIterable {
+    case azure
+    case cloudevents
+    case cognitoV1 = "cognito-v1"
+    case cognitoV2 = "cognito-v2"
+    case firebase
+    case leancloud
+    case rudder
+    case segment
+
+    /// The class path: the client's folder, then what clients share. Firebase's is complete.
+    var classPath: [String] {
+        let folder = TestEnvironment.javaClients ?? ""
+        let own = "\(folder)/\(rawValue)/*"
+        return self == .firebase ? [own] : [own, "\(folder)/common/*"]
+    }
+
+    /// Checks that the folder has the jars that `Java/clients.json` names.
+    func expectVersions() throws {
+        let file = try String(contentsOfFile: scriptFile("Java/clients.json"), encoding: .utf8)
+        let jars = try #require(try JSONValue.parse(file)[rawValue]?.object)
+        let folder = "\(TestEnvironment.javaClients ?? "")/\(rawValue)"
+        for (artifact, version) in jars {
+            let jar = "\(folder)/\(artifact)-\(version.string ?? "").jar"
+            #expect(FileManager.default.fileExists(atPath: jar), "\(jar) is not there")
+        }
+    }
+}
+
+/// The classes of all programs of `Java/`, compiled by one `javac` at their first use.
+private actor JavaClasses {
+    static let shared = JavaClasses()
+    private var compiling: Task<String, any Error>?
+
+    func folder() async throws -> String {
+        let compiling = compiling ?? Task { try await Self.compile() }
+        self.compiling = compiling
+        return try await compiling.value
+    }
+
+    private static func compile() async throws -> String {
+        let sources = scriptFile("Java")
+        let classes = scriptFile("../../.carillon/java-classes")
+        try? FileManager.default.removeItem(atPath: classes)
+        try FileManager.default.createDirectory(atPath: classes, withIntermediateDirectories: true)
+        let files = try FileManager.default.contentsOfDirectory(atPath: sources)
+            .filter { $0.hasSuffix(".java") }.map { "\(sources)/\($0)" }
+        let paths = JavaClient.allCases.flatMap(\.classPath)
+        _ = try await run(
+            "javac",
+            ["-encoding", "UTF-8", "-nowarn", "-d", classes, "-cp", paths.joined(separator: ":")]
+                + files.sorted()
+        )
+        .successful("javac")
+        return classes
+    }
+}
+
+/// Runs a program of `Java/` with a client's class path, in a folder of its own: some clients write
+/// into the working directory.
+func runJava(
+    _ program: String,
+    of client: JavaClient,
+    _ scenarios: [String] = [],
+    options: [String] = [],
+    environment: [String: String]
+) async throws -> ProgramAnswer {
+    try client.expectVersions()
+    let classes = try await JavaClasses.shared.folder()
+    let folder = "/tmp/" + TestEnvironment.unique("carillon-java-")
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let paths = [classes] + client.classPath
+    // A short life: the first compiler is enough, and one collector's thread.
+    let machine = [
+        "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dfile.encoding=UTF-8",
+    ]
+    return try await run(
+        "/usr/bin/env",
+        ["-C", folder, "java"] + machine + options
+            + ["-cp", paths.joined(separator: ":"), program] + scenarios,
+        environment: environment
+    )
+}
+
+/// Runs a built program of `Go/`.
+func runGo(
+    _ program: String,
+    _ scenario: String,
+    _ environment: [String: String]
+) async throws -> ProgramAnswer {
+    let folder = try #require(TestEnvironment.goPrograms)
+    return try await run("\(folder)/\(program)", [scenario], environment: environment)
+}
+
+extension ProgramAnswer {
+    /// Expects that everything held and that something was checked: the last line of the output is
+    /// `{"checked": …, "problems": …}`, and each line of the errors a check that failed.
+    func expectChecks(_ name: String) throws {
+        if exit != .status(0) {
+            Issue.record("\(name) ended with \(exit):\n\(errors.prefix(6000))")
+        }
+        let last = output.split(separator: "\n").last.map(String.init) ?? "{}"
+        #expect((try JSONValue.parse(last)["checked"]?.integer ?? 0) > 0)
+    }
+
+    /// The words after `first` of each line that begins with it.
+    func lines(_ first: String) -> [[String]] {
+        output.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+            .filter { $0.first == first }.map { Array($0.dropFirst()) }
+    }
+}
