@@ -8,6 +8,12 @@ package struct HTTPAnswer: Sendable {
     package let headers: [(name: String, value: String)]
     package let body: [UInt8]
 
+    package init(status: Int, headers: [(name: String, value: String)], body: [UInt8]) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
     package var text: String { String(decoding: body, as: UTF8.self) }
     package var json: JSONValue? { try? JSONValue.parse(body) }
 
