@@ -15,6 +15,8 @@ struct ConsumerStop: Equatable, Sendable {
         var isMember = true
         /// Some broker can be talked to, as far as is known.
         var isBrokerUp = true
+        /// The group does not let us join.
+        var isRejected = false
         /// Revocations that still wait for their batches.
         var openRevocations = 0
         /// `rd_kafka_consumer_closed`.
@@ -44,7 +46,7 @@ struct ConsumerStop: Equatable, Sendable {
     /// For the group to let it go, and for the close. A broker that does not answer only delays what
     /// the group learns by its session's timeout.
     private(set) var leaveLimit: Duration
-    /// For a first rebalance that no broker is there to bring.
+    /// For a first rebalance that no broker is there to bring, or that the group does not grant.
     let absenceLimit: Duration
     private var phase = Phase.finishing
     private var leftAt: Duration?
@@ -93,7 +95,7 @@ struct ConsumerStop: Equatable, Sendable {
                 leftAt = situation.elapsed
                 return .unsubscribe
             }
-            if !situation.isBrokerUp, situation.elapsed >= absenceLimit {
+            if !situation.isBrokerUp || situation.isRejected, situation.elapsed >= absenceLimit {
                 phase = .over
                 return .abandon
             }

@@ -75,7 +75,73 @@ extension KafkaAdmin {
     }
 }
 
+extension KafkaAdmin {
+    /// Gives a group the positions of a former one, in the partitions where it has none of its own: what
+    /// the former group had read is not read again, and what it had not, is. To be called before the
+    /// group is joined. Where it has members already, they have done this.
+    ///
+    /// - Returns: How many partitions got a position.
+    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    @discardableResult
+    package static func inheritPositions(
+        of group: String,
+        from former: String,
+        in isRead: @Sendable (_ kafkaTopic: String) -> Bool,
+        _ configuration: KafkaConfiguration,
+        timeout: Duration = .seconds(10),
+        on loop: EventLoop,
+        log: Log = .disabled
+    ) async throws -> Int {
+        // A topic that is not there was not read, and to name it could create it.
+        let partitions = try await describe(configuration, timeout: timeout, on: loop, log: log)
+            .topics.filter { isRead($0.name) }
+            .flatMap { topic in
+                (0..<topic.partitions).map {
+                    TopicPartition(topic: topic.name, partition: Int32(clamping: $0))
+                }
+            }
+        if partitions.isEmpty { return 0 }
+        return try await loop.blocking {
+            func positions(of group: String) throws -> ([TopicPartition: Int64], AdminCall) {
+                let call = try AdminCall(
+                    configuration,
+                    as: .consumer(group: group),
+                    timeout: timeout,
+                    log: log
+                )
+                let committed = try call.persist { () throws(KafkaError) in
+                    try call.committed(in: partitions)
+                }
+                return (committed, call)
+            }
+            let (own, call) = try positions(of: group)
+            let inherited = try positions(of: former).0.filter { own[$0.key] == nil }
+            if inherited.isEmpty { return 0 }
+            return try call.persist { () throws(KafkaError) in try call.commit(inherited) }
+        }
+    }
+}
+
 extension AdminCall {
+    /// Commits positions for a group without members.
+    ///
+    /// - Returns: How many; 0 if the group has members.
+    fileprivate func commit(_ positions: [TopicPartition: Int64]) throws(KafkaError) -> Int {
+        let code = unsafe PartitionList.with(
+            positions.map { (partition: $0.key, offset: $0.value) }
+        ) { list in
+            unsafe client.withHandle { handle in unsafe rd_kafka_commit(handle, list, 0) }
+        }
+        drainLog()
+        switch code {
+        case RD_KAFKA_RESP_ERR_NO_ERROR: return positions.count
+        case RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+            RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
+            return 0
+        default: throw KafkaError(code)
+        }
+    }
+
     /// How long librdkafka is left with one question for the group, whose coordinator it may have to
     /// find first.
     private static let patienceMilliseconds: Int32 = 1500
@@ -123,7 +189,7 @@ extension AdminCall {
     }
 
     /// What the client's group has committed, of the partitions where it has.
-    private func committed(
+    fileprivate func committed(
         in partitions: [TopicPartition]
     ) throws(KafkaError) -> [TopicPartition: Int64] {
         let answer = unsafe PartitionList.with(partitions) { list in

@@ -12,7 +12,7 @@ internal import Observability
 @safe
 final class KafkaClient: @unchecked Sendable {
     enum Kind {
-        case consumer(group: String)
+        case consumer(group: String, PartitionAssignment = .cooperative)
         case producer(deliveryTimeoutMilliseconds: Int)
         case admin
     }

@@ -102,10 +102,10 @@ extension KafkaClient.Kind {
 
     fileprivate var fixed: [(name: String, value: String)] {
         switch self {
-        case .consumer(let group):
+        case .consumer(let group, let assignment):
             [
                 ("group.id", group),
-                ("partition.assignment.strategy", "cooperative-sticky"),
+                ("partition.assignment.strategy", assignment.strategy),
                 ("enable.auto.offset.store", "false"),
                 ("enable.auto.commit", "true"),
                 ("statistics.interval.ms", "1000"),

@@ -83,6 +83,7 @@ extension KafkaConsumer {
             hasJoined: hasJoined,
             isMember: stop.isLeaving ? isMember : true,
             isBrokerUp: isBrokerUp,
+            isRejected: isRejected,
             openRevocations: revocations.count,
             isClosed: unsafe client.withHandle { unsafe rd_kafka_consumer_closed($0) != 0 },
             elapsed: stopStart.map { .now - $0 } ?? .zero

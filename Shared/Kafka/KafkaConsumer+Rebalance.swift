@@ -9,8 +9,8 @@ struct Revocation {
     let timer: LoopTimer
 }
 
-/// How the group's decisions are answered: cooperatively, so that the partitions that stay are read
-/// on, and never before what we know of the leaving ones is stored.
+/// Answers the group's decisions, never before what is finished of the leaving partitions is stored.
+/// Cooperatively, the partitions that stay are read on; with an even assignment all leave first.
 extension KafkaConsumer {
     /// Every rebalance is answered, one without partitions too.
     func answer(_ rebalance: KafkaEvent.Rebalance) {
@@ -31,10 +31,15 @@ extension KafkaConsumer {
     private func assign(_ partitions: [TopicPartition]) {
         let error = unsafe client.withHandle { handle in
             unsafe PartitionList.with(partitions) { list in
-                unsafe KafkaError(adopting: rd_kafka_incremental_assign(handle, list))
+                switch assignment {
+                case .cooperative:
+                    unsafe KafkaError(adopting: rd_kafka_incremental_assign(handle, list))
+                case .even: unsafe KafkaError.of(rd_kafka_assign(handle, list))
+                }
             }
         }
         hasJoined = true
+        isRejected = false
         if let error {
             logRefusal(error)
         } else {
@@ -53,6 +58,7 @@ extension KafkaConsumer {
             unsafe rd_kafka_assignment_lost(handle) != 0
         }
         hasJoined = true
+        isRejected = false
         revoking.formUnion(partitions)
         forgetReady(of: revoking)
         log.debug(
@@ -99,7 +105,12 @@ extension KafkaConsumer {
         resume(paused.intersection(partitions))
         let error = unsafe client.withHandle { handle in
             unsafe PartitionList.with(partitions) { list in
-                unsafe KafkaError(adopting: rd_kafka_incremental_unassign(handle, list))
+                switch assignment {
+                case .cooperative:
+                    unsafe KafkaError(adopting: rd_kafka_incremental_unassign(handle, list))
+                // All that there are: an eager revocation names every partition.
+                case .even: unsafe KafkaError.of(rd_kafka_assign(handle, nil))
+                }
             }
         }
         if let error { logRefusal(error) }

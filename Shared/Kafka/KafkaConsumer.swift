@@ -12,7 +12,8 @@ package import Observability
 /// calls `next`; when they and those in somebody's hands reach `maximumOutstanding` or
 /// `maximumOutstandingBytes`, nothing more is taken until it is half of that, and where that lasts
 /// all partitions pause. A revoked partition is given up when its batches are finished, at the latest
-/// after `drainLimit`; what was not finished then is read again by its next owner.
+/// after `drainLimit`; what was not finished then is read again by its next owner. With an `even`
+/// assignment each change of the group revokes all partitions first.
 ///
 /// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
 /// outstanding, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends
@@ -27,6 +28,7 @@ package actor KafkaConsumer {
 
     let group: String
     let topics: [String]
+    let assignment: PartitionAssignment
     let maximumBatch: Int
     let log: Log
     let client: KafkaClient
@@ -51,6 +53,8 @@ package actor KafkaConsumer {
     /// Being given up: what still arrives of them is not ours to hand out.
     var revoking: Set<TopicPartition> = []
     var hasJoined = false
+    /// The group's members use another protocol, so the broker rejects ours until they have left.
+    var isRejected = false
     var isBrokerUp = true
     var failure: KafkaError?
     /// The last error that was no partition's.
@@ -82,6 +86,7 @@ package actor KafkaConsumer {
         _ configuration: KafkaConfiguration,
         group: String,
         topics: [String],
+        assignment: PartitionAssignment = .cooperative,
         maximumBatch: Int = 500,
         maximumOutstanding: Int = 10_000,
         maximumOutstandingBytes: Int = 64 << 20,
@@ -94,6 +99,7 @@ package actor KafkaConsumer {
         self.loop = loop
         self.group = group
         self.topics = topics
+        self.assignment = assignment
         self.maximumBatch = maximumBatch
         holdBack = HoldBack(
             maximumRecords: maximumOutstanding,
@@ -104,7 +110,7 @@ package actor KafkaConsumer {
         queueGauge = metrics?.gauge(.kafkaReadAhead, ["group": group])
         ready = ReadyRecords(maximumBatch: maximumBatch)
         client = try KafkaClient(
-            .consumer(group: group),
+            .consumer(group: group, assignment),
             configuration,
             log: log,
             metrics: metrics
@@ -303,6 +309,11 @@ package actor KafkaConsumer {
     }
 
     private func report(_ error: KafkaError, _ partition: TopicPartition?) {
+        if assignment == .even,
+            error.code == RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL.rawValue
+        {
+            return waitForOtherProtocol()
+        }
         var data: LogData = [
             .kafkaGroup: .string(group), .error: .string(error.description),
             .detail: .string(error.detail),
@@ -323,6 +334,19 @@ package actor KafkaConsumer {
             failure = client.fatalError ?? error
             beginStop()
         }
+    }
+
+    /// Members of the version before read all partitions until the last of them has left. Until then this
+    /// replica is a standby, and ready: otherwise a rolling upgrade would stop here.
+    private func waitForOtherProtocol() {
+        availability.set(.assignment, nil)
+        guard !isRejected else { return }
+        isRejected = true
+        // They are of the version before, or of another service with the same KAFKA_GROUP_ID.
+        log.warning(
+            "members of the group use another protocol; this replica reads once they have left",
+            [.kafkaGroup: .string(group)]
+        )
     }
 
     private func measure(_ statistics: KafkaStatistics) {

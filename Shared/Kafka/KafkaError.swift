@@ -46,6 +46,11 @@ package struct KafkaError: Error, Sendable, Equatable {
         )
     }
 
+    /// The error of a code; `nil` for success.
+    static func of(_ code: rd_kafka_resp_err_t) -> KafkaError? {
+        code == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaError(code)
+    }
+
     static var closed: KafkaError { KafkaError(RD_KAFKA_RESP_ERR__DESTROY) }
     static var timedOut: KafkaError { KafkaError(RD_KAFKA_RESP_ERR__TIMED_OUT) }
 

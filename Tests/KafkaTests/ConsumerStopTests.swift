@@ -66,6 +66,18 @@ struct ConsumerStopTests {
         #expect(stop.limit == .seconds(3))
     }
 
+    @Test("A consumer that the group rejects is left alone after a second, but leaves once it has joined")
+    func rejected() {
+        let waiting = Situation(hasJoined: false, isRejected: true)
+        let late = Situation(hasJoined: false, isRejected: true, elapsed: .seconds(1))
+        var stop = ConsumerStop()
+        #expect(stop.next(waiting) == .wait)
+        #expect(stop.next(late) == .abandon)
+        var joined = ConsumerStop()
+        #expect(joined.next(waiting) == .wait)
+        #expect(joined.next(Situation(elapsed: .seconds(1))) == .unsubscribe)
+    }
+
     @Test("Whatever hangs, it is over after the limit")
     func limit() {
         let late = Situation(outstandingBatches: 1, elapsed: .seconds(15))

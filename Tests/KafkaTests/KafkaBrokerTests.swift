@@ -299,29 +299,3 @@ struct KafkaBrokerTests {
         }
     }
 }
-
-/// What several consumers read, and how often.
-private actor Ledger {
-    private var counts: [Int: Int] = [:]
-
-    var distinct: Int { counts.count }
-    var repeats: Int { counts.values.reduce(0) { $0 + $1 - 1 } }
-
-    func add(_ numbers: [Int]) {
-        for number in numbers { counts[number, default: 0] += 1 }
-    }
-
-    /// Reads until the consumer stops, finishing each batch a little later.
-    nonisolated func follow(
-        _ consumer: KafkaConsumer,
-        on loop: EventLoop
-    ) -> Task<Void, any Error> {
-        Task(executorPreference: loop) {
-            while let batch = try await consumer.next() {
-                try await loop.sleep(for: .milliseconds(5))
-                await self.add(batch.records.map(\.number))
-                await consumer.finished(batch)
-            }
-        }
-    }
-}

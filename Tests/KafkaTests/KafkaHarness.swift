@@ -38,6 +38,7 @@ struct Running {
         _ servers: String,
         group: String,
         topics: [String] = ["t"],
+        assignment: PartitionAssignment = .cooperative,
         maximumBatch: Int = 500,
         maximumOutstanding: Int = 10_000,
         maximumOutstandingBytes: Int = 64 << 20,
@@ -50,6 +51,7 @@ struct Running {
             KafkaConfiguration(bootstrapServers: servers, properties: properties),
             group: group,
             topics: topics,
+            assignment: assignment,
             maximumBatch: maximumBatch,
             maximumOutstanding: maximumOutstanding,
             maximumOutstandingBytes: maximumOutstandingBytes,
@@ -152,5 +154,31 @@ func eventually(
             return
         }
         try await Task.sleep(for: .milliseconds(20))
+    }
+}
+
+/// What several consumers read, and how often.
+actor Ledger {
+    private var counts: [Int: Int] = [:]
+
+    var distinct: Int { counts.count }
+    var repeats: Int { counts.values.reduce(0) { $0 + $1 - 1 } }
+
+    func add(_ numbers: [Int]) {
+        for number in numbers { counts[number, default: 0] += 1 }
+    }
+
+    /// Reads until the consumer stops, finishing each batch a little later.
+    nonisolated func follow(
+        _ consumer: KafkaConsumer,
+        on loop: EventLoop
+    ) -> Task<Void, any Error> {
+        Task(executorPreference: loop) {
+            while let batch = try await consumer.next() {
+                try await loop.sleep(for: .milliseconds(5))
+                await self.add(batch.records.map(\.number))
+                await consumer.finished(batch)
+            }
+        }
     }
 }
