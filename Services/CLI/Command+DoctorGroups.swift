@@ -15,7 +15,7 @@ extension Doctor {
         for reader in KafkaTopicReader.allCases {
             let group = groups[reader] ?? reader.defaultGroup
             // A topic that is missing has a finding already.
-            let topics = reader.topics(of: names, among: cluster.topics)
+            let topics = cluster.topics.filter { reader.reads($0.name, of: names) }
             do {
                 let positions = try await KafkaAdmin.positions(
                     of: group,
@@ -53,24 +53,12 @@ extension Doctor {
     }
 }
 
-extension KafkaTopicReader {
-    /// Those of a cluster's topics that it reads.
-    func topics(of names: KafkaTopics, among all: [KafkaCluster.Topic]) -> [KafkaCluster.Topic] {
-        switch self {
-        case .dispatcher, .configWatcher, .pushSync:
-            kafkaTopics(of: names).compactMap { name in all.first { $0.name == name } }
-        // Consumers have them as a regular expression of a beginning.
-        case .ingest: all.filter { $0.name.hasPrefix(names.ingestPrefix) }
-        }
-    }
-}
-
 extension Command {
     static let groupOption = Arguments.Option.values(
         "--group",
         "<service>=<name>",
-        "the consumer group of dispatcher, config-watcher, push-sync or ingest, where it is not"
-            + " KAFKA_GROUP_ID"
+        "the consumer group of dispatcher, push-config, push-sync, config-watcher or ingest, where it"
+            + " is not KAFKA_GROUP_ID"
     )
 
     /// The groups that differ from the services' defaults: all of them by `everywhere`, which is
@@ -98,8 +86,10 @@ extension Command {
                 throw ArgumentsError("--group is given twice for \(reader.rawValue)")
             }
         }
-        if let name = groups[.dispatcher] ?? everywhere, groups[.pushSync] == nil {
-            groups[.pushSync] = KafkaTopicReader.pushSync.group(under: name)
+        if let name = groups[.dispatcher] ?? everywhere {
+            for reader in [KafkaTopicReader.pushConfig, .pushSync] where groups[reader] == nil {
+                groups[reader] = reader.group(under: name)
+            }
         }
         guard let everywhere else { return groups }
         return groups.merging(

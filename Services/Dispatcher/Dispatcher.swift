@@ -73,7 +73,9 @@ func makeParts(
         await engine.prepareToStop()
     }
     return ground.stores + keeping + sending + work.claiming
-        + sync(ground, configuration, runtime) + [work.intake, ground.consumerPart, stop]
+        + sync(ground, configuration, runtime) + [
+            work.intake, ground.configConsumerPart, ground.consumerPart, stop,
+        ]
 }
 
 /// What tells devices of changed datasets. Its pushes come back as events.

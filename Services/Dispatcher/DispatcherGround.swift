@@ -1,6 +1,7 @@
 import EventLoop
 import Glibc
 import Kafka
+import Outbox
 import PushEvents
 import PushProviders
 import PushStorage
@@ -15,13 +16,23 @@ struct DispatcherGround {
     let connectionsName: String
     let producer: KafkaProducer
     let consumer: KafkaConsumer
+    /// Of `PUSH_RC`, in a group of its own.
+    let configConsumer: KafkaConsumer
     /// Of changed datasets, in a group of its own.
     let syncConsumer: KafkaConsumer
     let providers: ProviderDirectory
     private let loop: EventLoop
+    private let inheritance: FormerGroup
 
     init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) throws {
         loop = runtime.mainLoop
+        inheritance = FormerGroup(
+            of: .pushConfig,
+            under: configuration.groupID,
+            configuration.kafka,
+            configuration.topics,
+            runtime
+        )
         connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
         var storage = configuration.database
         storage.connections = 14
@@ -48,6 +59,17 @@ struct DispatcherGround {
             group: configuration.groupID,
             topics: KafkaTopicReader.dispatcher.kafkaTopics(of: configuration.topics),
             maximumBatch: max(1, min(500, configuration.inFlight / 8)),
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        configConsumer = try KafkaConsumer(
+            configuration.kafka,
+            group: KafkaTopicReader.pushConfig.group(under: configuration.groupID),
+            topics: KafkaTopicReader.pushConfig.kafkaTopics(of: configuration.topics),
+            maximumBatch: max(1, min(100, configuration.inFlight / 8)),
+            maximumOutstanding: 1000,
+            maximumOutstandingBytes: 8 << 20,
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics
@@ -90,6 +112,17 @@ struct DispatcherGround {
     }
 
     var consumerPart: Part { part("kafka consumer", consumer) }
+
+    /// Begins where the dispatcher's own group was, which read the topic in the versions before.
+    var configConsumerPart: Part {
+        let (database, consumer, inheritance) = (database, configConsumer, inheritance)
+        return Part("config consumer", notReady: consumer.notReadyReason) {
+            try await database.untilReady()
+            await inheritance.inheritPositions()
+            if Task.isCancelled { return }
+            try await consumer.run()
+        }
+    }
 
     var syncConsumerPart: Part { part("sync consumer", syncConsumer) }
 

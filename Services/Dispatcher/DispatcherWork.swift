@@ -72,6 +72,7 @@ struct DispatcherWork {
         )
         intake = EventIntake(
             consumer: ground.consumer,
+            configConsumer: ground.configConsumer,
             producer: ground.producer,
             database: database,
             credentials: credentials,

@@ -16,7 +16,7 @@ import ServiceKit
 /// planned as rows first. What a record says never stops it; what a dependency does is waited out, with
 /// the batch in hand and the consumer's bound as the limit of what is held.
 ///
-/// Shutdown: ends with the consumer, which stands after it and stops first. A batch that cannot be
+/// Shutdown: ends with the consumers, which stand after it and stop first. A batch that cannot be
 /// planned or written down then is left unfinished, and read again by whoever is there.
 actor EventIntake: ServicePart {
     nonisolated let loop: EventLoop
@@ -35,9 +35,14 @@ actor EventIntake: ServicePart {
     private static let readers = 64
     /// Of them, those that are planned at once: while one is written to the disk another is read.
     private static let planners = 2
+    /// As `readers`, of `PUSH_RC`: its few events are planned, each in an instant.
+    private static let configReaders = 2
     private static let cannotPlan = "events cannot be planned"
 
+    /// Of events.
     private let consumer: KafkaConsumer
+    /// Of `PUSH_RC`.
+    private let configConsumer: KafkaConsumer
     let database: PushDatabase
     private let credentials: CredentialDirectory
     private let contexts: PushContexts
@@ -52,6 +57,7 @@ actor EventIntake: ServicePart {
 
     init(
         consumer: KafkaConsumer,
+        configConsumer: KafkaConsumer,
         producer: KafkaProducer,
         database: PushDatabase,
         credentials: CredentialDirectory,
@@ -64,6 +70,7 @@ actor EventIntake: ServicePart {
     ) {
         loop = runtime.mainLoop
         self.consumer = consumer
+        self.configConsumer = configConsumer
         self.database = database
         self.credentials = credentials
         self.contexts = contexts
@@ -85,13 +92,16 @@ actor EventIntake: ServicePart {
     func run() async throws {
         try await withThrowingTaskGroup { group in
             for _ in 0..<Self.readers {
-                group.addTask(executorPreference: loop) { try await self.read() }
+                group.addTask(executorPreference: loop) { try await self.read(self.consumer) }
+            }
+            for _ in 0..<Self.configReaders {
+                group.addTask(executorPreference: loop) { try await self.read(self.configConsumer) }
             }
             try await group.waitForAll()
         }
     }
 
-    private func read() async throws {
+    private func read(_ consumer: KafkaConsumer) async throws {
         while let batch = try await consumer.next() {
             let fetchedAt = ContinuousClock.now
             engine.meters.stages.fetched(

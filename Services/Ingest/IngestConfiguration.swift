@@ -37,7 +37,8 @@ struct IngestConfiguration: Sendable {
             "KAFKA_GROUP_ID",
             takes: "a consumer group's name",
             default: KafkaTopicReader.ingest.defaultGroup,
-            "replicas that share it share the records"
+            "replicas that share it share the records; the sink's group is it with -ingest behind, unless it ends"
+                + " in ingest already"
         )
         static let sink = Setting<Bool>(
             "INGEST_SINK",

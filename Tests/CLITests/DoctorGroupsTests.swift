@@ -43,7 +43,7 @@ struct DoctorGroupsTests {
             #expect(
                 doctor.findings.map(\.name) == [
                     "group carillon-dispatcher p.push.requests",
-                    "group carillon-dispatcher p.PUSH_RC", "group own p.config.published",
+                    "group own p.config.published", "group carillon-dispatcher-config p.PUSH_RC",
                     "group carillon-dispatcher-sync p.dataset.changes",
                 ]
                     + BuiltInIngestType.allCases.map {
@@ -61,11 +61,19 @@ struct DoctorGroupsTests {
         let names = [
             "p.ingest.Weather", "p.ingestWeather", "q.ingest.Weather", "p.ingest.SegmentTrack",
         ]
-        let read = KafkaTopicReader.ingest.topics(
-            of: KafkaTopics(prefix: "p."),
-            among: names.map { KafkaCluster.Topic(name: $0, partitions: 1) }
-        )
-        #expect(read.map(\.name) == ["p.ingest.Weather", "p.ingest.SegmentTrack"])
+        let read = names.filter { KafkaTopicReader.ingest.reads($0, of: KafkaTopics(prefix: "p.")) }
+        #expect(read == ["p.ingest.Weather", "p.ingest.SegmentTrack"])
+    }
+
+    @Test("The groups of one KAFKA_GROUP_ID for all services are those that can work together")
+    func shared() {
+        let groups = KafkaTopicReader.allCases.map { $0.group(under: "shop") }
+        #expect(groups == ["shop", "shop", "shop-config", "shop-sync", "shop-ingest"])
+        #expect(KafkaTopicReader.ingest.group(under: "my-ingest") == "my-ingest")
+        #expect(KafkaTopicReader.ingest.formerGroup(under: "my-ingest") == nil)
+        #expect(KafkaTopicReader.ingest.formerGroup(under: "shop") == "shop")
+        #expect(KafkaTopicReader.pushConfig.formerGroup(under: "shop") == "shop")
+        #expect(KafkaTopicReader.allCases.map(\.defaultGroup).last == "carillon-ingest")
     }
 
     @Test("A topic that is missing is passed over")
@@ -88,7 +96,7 @@ struct DoctorGroupsTests {
             #expect(first.status == .warning)
             #expect(first.detail.contains("GROUP_AUTHORIZATION_FAILED"))
             #expect(
-                doctor.lags.map(\.reader) == [.configWatcher, .pushSync]
+                doctor.lags.map(\.reader) == [.configWatcher, .pushConfig, .pushSync]
                     + BuiltInIngestType.allCases.map { _ in .ingest }
             )
         }
@@ -101,7 +109,7 @@ struct DoctorGroupsTests {
             let start = ContinuousClock.now
             try await doctor.examineGroups(cluster, timeout: .milliseconds(500))
             #expect(.now - start < .seconds(10))
-            #expect(doctor.findings.map(\.status) == [.failed, .failed, .failed, .failed])
+            #expect(doctor.findings.map(\.status) == KafkaTopicReader.allCases.map { _ in .failed })
             #expect(doctor.hasFailures)
             #expect(doctor.lags.isEmpty)
         }

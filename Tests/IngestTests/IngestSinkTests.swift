@@ -110,6 +110,7 @@ struct IngestSinkTests {
             kafka,
             group: "sink",
             topics: KafkaTopicReader.ingest.kafkaTopics(of: topics),
+            assignment: .even,
             on: loop
         )
         let sink = IngestSink(

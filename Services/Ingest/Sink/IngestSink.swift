@@ -210,14 +210,17 @@ func sinkParts(
     if kafka.properties[refresh] == nil { kafka.properties[refresh] = "3000" }
     let consumer = try KafkaConsumer(
         kafka,
-        group: group,
+        group: KafkaTopicReader.ingest.group(under: group),
         topics: KafkaTopicReader.ingest.kafkaTopics(of: topics),
+        // Of many topics, each replica is to have its share of every one.
+        assignment: .even,
         maximumBatch: 4000,
         maximumOutstanding: 16_000,
         on: runtime.mainLoop,
         log: runtime.log,
         metrics: runtime.metrics
     )
+    let former = FormerGroup(of: .ingest, under: group, kafka, topics, runtime)
     return [
         IngestSink(
             consumer: consumer,
@@ -230,6 +233,8 @@ func sinkParts(
         ),
         Part("sink consumer", notReady: consumer.notReadyReason) {
             try await database.untilReady()
+            await former.inheritPositions()
+            if Task.isCancelled { return }
             try await consumer.run()
         },
     ]
