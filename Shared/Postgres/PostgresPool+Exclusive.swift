@@ -231,17 +231,25 @@ extension PostgresPool {
         }
     }
 
-    /// One statement without parameters, outside of any transaction and without a statement timeout:
-    /// what `CREATE INDEX CONCURRENTLY` insists on.
+    /// Statements without parameters on one connection, each outside of any transaction and without a
+    /// statement timeout: what `CREATE INDEX CONCURRENTLY` insists on.
     ///
+    /// - Parameters:
+    ///   - statements: Run in their order, until one fails. They may set a lock timeout, which is set
+    ///     back afterwards.
+    ///   - finally: Run at the end, also after a failure.
     /// - Throws: `PostgresError`; `CancellationError`, after which the statement has ended too.
-    package func executeAlone(_ sql: String) async throws {
+    package func executeAlone(_ statements: [String], finally: String = "") async throws {
         let connection = try await acquire()
-        let restore = "SET statement_timeout TO \(configuration.statementTimeout.wholeMilliseconds)"
+        let restore = """
+            SET statement_timeout TO \(configuration.statementTimeout.wholeMilliseconds);
+            SET lock_timeout TO \(configuration.lockTimeout.wholeMilliseconds);
+            \(finally)
+            """
         do {
             try connection.leavePipelineMode()
             _ = try await connection.runScript("SET statement_timeout = 0")
-            _ = try await connection.runScript(sql)
+            for sql in statements { _ = try await connection.runScript(sql) }
             _ = try await connection.runScript(restore, isCancellable: false)
             try connection.enterPipelineMode()
             giveBack(connection)

@@ -123,7 +123,7 @@ package final class PushDatabase: Sendable {
     package var erasures: Erasures { Erasures(database: database) }
     package var maintenance: Maintenance { Maintenance(database: database) }
 
-    private var schema: SchemaStore { SchemaStore(database: database) }
+    var schema: SchemaStore { SchemaStore(database: database) }
 
     /// Keeps connections, and an eye on the schema's version. Ends when its task is cancelled.
     ///

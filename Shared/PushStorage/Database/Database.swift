@@ -91,8 +91,14 @@ final class Database: Sendable {
 
     /// One statement outside of any transaction, without a timeout.
     func executeAlone(_ sql: String) async throws {
+        try await executeAlone([sql])
+    }
+
+    /// Statements on one connection, each outside of any transaction and without a timeout; `finally`
+    /// runs at the end, also after a failure.
+    func executeAlone(_ statements: [String], finally: String = "") async throws {
         do {
-            try await pool.executeAlone(sql)
+            try await pool.executeAlone(statements, finally: finally)
         } catch let error as PostgresError {
             throw StorageError(error)
         }

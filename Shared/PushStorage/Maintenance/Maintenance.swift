@@ -186,25 +186,42 @@ package struct Maintenance: Sendable {
         return deleted
     }
 
+    /// How long a lock is waited for: as long waits what comes after it. Then it is tried again, a few
+    /// times.
+    private static let lockTimeout = "50ms"
+    private static let lockAttempts = 10
+
     /// Runs what only one replica may do at a time; `nil` where another is at it, or where the
     /// tables are too busy just now: the next round tries again.
     func locked<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value? {
-        do {
-            return try await database.transaction { transaction in
-                let lock = try await transaction.execute(
-                    """
-                    SELECT pg_try_advisory_xact_lock(
-                        hashtextextended('carillon maintenance ' || current_schema(), 0)) AS mine
-                    """
-                )
-                guard try lock.first?.boolean("mine") == true else { return nil }
-                _ = try await transaction.execute("SET LOCAL lock_timeout = '2s'")
-                return try await body(transaction)
+        for attempt in 1...Self.lockAttempts {
+            do {
+                return try await lockedOnce(body)
+            } catch let error as StorageError where error.sqlState == "55P03" {
+                guard attempt < Self.lockAttempts else { break }
+                try await Task.sleep(for: .milliseconds(100) * Double.random(in: 1...3))
             }
-        } catch let error as StorageError where error.sqlState == "55P03" {
-            return nil
+        }
+        return nil
+    }
+
+    private func lockedOnce<Value: Sendable>(
+        _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
+    ) async throws -> Value? {
+        try await database.transaction { transaction in
+            let lock = try await transaction.execute(
+                """
+                SELECT pg_try_advisory_xact_lock(
+                    hashtextextended('carillon maintenance ' || current_schema(), 0)) AS mine
+                """
+            )
+            guard try lock.first?.boolean("mine") == true else { return nil }
+            _ = try await transaction.execute(
+                "SET LOCAL lock_timeout = '\(Self.lockTimeout)'"
+            )
+            return try await body(transaction)
         }
     }
 }

@@ -5,6 +5,7 @@ extension Migration {
     static let eighth = Migration(
         version: 8,
         oldestUsable: 1,
+        isWhole: true,
         statements: [
             """
             ALTER TABLE pushes

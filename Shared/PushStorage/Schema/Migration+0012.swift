@@ -6,6 +6,7 @@ extension Migration {
     static let twelfth = Migration(
         version: 12,
         oldestUsable: 1,
+        isWhole: true,
         statements: [
             "ALTER TABLE installations SET (fillfactor = 85)",
             // One index finds a token in all environments and keeps it unique in each.

@@ -5,8 +5,10 @@ extension Migration {
         version: 28,
         oldestUsable: 1,
         statements: [
+            // The new one first: events are looked for all the time.
+            "CREATE INDEX event_pushes_event_hash ON event_pushes USING hash (event_id)",
             "DROP INDEX event_pushes_event",
-            "CREATE INDEX event_pushes_event ON event_pushes USING hash (event_id)",
+            "ALTER INDEX event_pushes_event_hash RENAME TO event_pushes_event",
         ]
     )
 }
