@@ -2,21 +2,25 @@
 # shellcheck shell=bash
 
 # Events and broadcasts of two sizes, first with the version before alone; then while the new one
-# migrates, works beside it, and goes on alone after a kill.
+# migrates beside saves and badges, works beside it, and goes on alone after a kill.
 scenario_upgrade() {
     local app=upgrade start=$SECONDS old new="$bin"
     local stack_database="${stack_database%/*}/upgrade"
     local -x DATABASE_URL="$stack_database" KAFKA_TOPIC_PREFIX="${KAFKA_TOPIC_PREFIX}upgrade-"
     local -x KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}dispatcher"
-    local requests_topic="${KAFKA_TOPIC_PREFIX}push.requests" bin size=$events books=pushes
+    local registration_pid registration_port
+    local requests_topic="${KAFKA_TOPIC_PREFIX}push.requests" bin size=$events books="pushes WHERE app = 'upgrade'"
     if [[ -z "$before" ]]; then
         say "  SKIPPED: --before names no version to come from"
         return
     fi
     old="$(cd "$before" && swift build -c release --show-bin-path)"
-    [[ -x "$old/carillon" && -x "$old/carillon-dispatcher" ]] ||
-        fail "$before has no carillon and carillon-dispatcher in $old: build them first"
+    [[ -x "$old/carillon" && -x "$old/carillon-dispatcher" && -x "$old/carillon-registration" ]] ||
+        fail "$before has no carillon, carillon-dispatcher and carillon-registration in $old: build them first"
     "$(postgres_bin)/psql" -X -q -c 'CREATE DATABASE upgrade' "${stack_database%/*}/postgres"
+    # Whatever waits for a lock for so long is in Postgres' log.
+    sql "ALTER DATABASE upgrade SET log_lock_waits = on"
+    sql "ALTER DATABASE upgrade SET deadlock_timeout = '100ms'"
     bin="$old"
     carillon migrate >"$run_folder/migrate-before.log"
     begin_upgrade "$app"
@@ -31,9 +35,9 @@ scenario_upgrade() {
     write_events "$app" across 1000
     broadcast "$app" across
     wait_for_singles $((events * 2 + events / 3))
+    migrate_beside "$new"
     bin="$new"
-    carillon migrate >"$run_folder/migrate-after.log"
-    books=all_pushes
+    books="all_pushes WHERE app = 'upgrade'"
     start_dispatcher 1 "$(apns_origin "$app")"
     say "  migrated to $(schema_version), and one of the new version beside it, after $((SECONDS - start)) s"
     wait_for_singles $((events * 2 + events))
@@ -53,6 +57,45 @@ scenario_upgrade() {
     stop_dispatcher 1
     say "  done after $((SECONDS - start)) s"
 }
+
+# migrate_beside BIN: migrates by the new version, while the one before writes singles, raises badges and
+# saves installations.
+migrate_beside() {
+    local saves log="$run_folder/postgres.log" lines status=0
+    create_app badges 20000
+    start_registration
+    start saves "$run_folder/saves.json" python3 "$root/deploy/chaos.d/saves.py" badges \
+        "$(jq -r .appKey "$stack/badges.json")" "$registration_port" 5000
+    saves=$started
+    sleep 3
+    stop_pid "$saves" TERM 30
+    forget "$saves"
+    say "  saves before, in ms: $(cat "$run_folder/saves.json")"
+    broadcast badges raised-before '{"badge": "Increment"}'
+    start saves "$run_folder/saves.json" python3 "$root/deploy/chaos.d/saves.py" badges \
+        "$(jq -r .appKey "$stack/badges.json")" "$registration_port" 5000
+    saves=$started
+    sleep 1
+    lines="$(wc -l <"$log")"
+    broadcast badges raised '{"badge": "Increment"}'
+    "$1/carillon" migrate >"$run_folder/migrate-after.log" 2>&1 || status=$?
+    sleep 1
+    stop_pid "$saves" TERM 30
+    forget "$saves"
+    say "  saves meanwhile, in ms: $(cat "$run_folder/saves.json"); $(head -n 1 "$run_folder/migrate-after.log")"
+    tail -n +$((lines + 1)) "$log" >"$stack/migrate-locks"
+    promise "migrating succeeds" $((status == 0))
+    promise "nothing deadlocks" "$(sql "SELECT (deadlocks = 0)::int FROM pg_stat_database
+        WHERE datname = 'upgrade'")"
+    promise "no statement waits for a table for 100 ms ($(lock_waits))" \
+        "$([[ "$(lock_waits)" == 0 ]] && echo 1 || echo 0)"
+    promise "every save is answered" "$(jq 'if .failures == 0 then 1 else 0 end' "$run_folder/saves.json")"
+    stop_service "$registration_pid"
+    finished_push badges raised >"$stack/push"
+}
+
+# How many waits for tables were logged while it migrated; those for rows are others'.
+lock_waits() { grep -c 'still waiting for .* on relation' "$stack/migrate-locks" || true; }
 
 schema_version() { sql 'SELECT max(version) FROM carillon_schema'; }
 
