@@ -331,7 +331,7 @@ let package = Package(
             [
                 "Outbox", "PushStorage", "PushEvents", "PushCore", "Postgres", "Kafka",
                 "ServiceKit",
-                "EventLoop", "JSON", "Cryptography", "Observability",
+                "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]
         ),
         tests(
