@@ -342,7 +342,7 @@ let package = Package(
             ],
             exclude: [
                 "Forms", "Go", "Java", "JavaScript", "cognito_client.py", "firebase_client.py",
-                "ingest_client.py", "ingest_proxy.py",
+                "ingest_client.py", "ingest_hostile.py", "ingest_proxy.py",
                 "rights-ingest.md", "leancloud_client.py", "rights.md",
                 "rights-config.md", "rights-secure.md", "secure_client.py",
             ]

@@ -38,18 +38,18 @@ func makeParts(
         appsKnownFor: TypeDirectory.staleLifetime,
         in: runtime
     )
-    // Bodies that are coming take one half, what waits for Kafka the other.
+    // Bodies that are coming take one half, what is known to be an app's the other.
     let held = HeldBytes(limit: configuration.maximumHeldBytes / 2)
-    var http = configuration.http
-    http.maximumHeldBodyBytes = min(
-        http.maximumHeldBodyBytes,
+    var configuration = configuration
+    configuration.http.maximumHeldBodyBytes = min(
+        configuration.http.maximumHeldBodyBytes,
         max(ObjectLimits.bodyBytes, configuration.maximumHeldBytes / 2 / rooms.count)
     )
     let quota = ObjectQuota()
     let loops = try rooms.enumerated().map { number, rooms in
         try IngestLoop(number, rooms, held: held, quota: quota, configuration, runtime)
     }
-    let server = try SurfaceServer(http, rooms, in: runtime) { rooms in
+    let server = try SurfaceServer(configuration.http, rooms, in: runtime) { rooms in
         loops.first { $0.intake.loop === rooms.loop }?.surfaces ?? []
     }
     let (database, producer) = (rooms[0].database, loops[0].intake.producer)

@@ -23,7 +23,7 @@ struct IngestConfiguration: Sendable {
     var keyRetention: Duration
     /// How long opens and receipts are kept.
     var pushRetention: Duration
-    /// What may wait for Kafka, in bytes.
+    /// What requests may hold until Kafka has their objects, in bytes.
     var maximumHeldBytes: Int
 
     private static let defaultPort = 8083
@@ -71,9 +71,9 @@ struct IngestConfiguration: Sendable {
             in: (16 << 20)...(1 << 36),
             unit: .bytes,
             default: 64 << 20,
-            "what may wait for Kafka; beyond it requests are refused before their bodies are read, 503,"
-                + " or 429 to Segment's clients. Too little refuses what a short pause of the broker"
-                + " would let through"
+            "what requests may hold until Kafka has their objects, one app up to four fifths of it;"
+                + " beyond it they are refused, 503, or 429 to Segment's clients. Too little refuses"
+                + " what a short pause of the broker would let through"
         )
 
         static let all: [SettingEntry] = [

@@ -1,5 +1,6 @@
 import Door
 import EventLoop
+import HTTPServer
 import Kafka
 import Observability
 import PushStorage
@@ -35,12 +36,14 @@ struct IngestLoop: Sendable {
         )
         let intake = Intake(
             loop: loop,
-            turns: FairTurns(on: loop),
             types: types,
             producer: producer,
             topics: configuration.topics,
             held: held,
+            heldBodies: HeldBytes(limit: configuration.http.maximumHeldBodyBytes),
             quota: quota,
+            turns: FairTurns(on: loop),
+            pool: FairPool(on: loop),
             figures: IntakeFigures(runtime.metrics),
             log: runtime.log
         )

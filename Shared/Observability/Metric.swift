@@ -38,7 +38,7 @@ package struct Metric: Hashable, Sendable {
     package static let ingestLimited = Metric(
         "ingest_requests_limited_total",
         .counter,
-        "Requests that were to come again later: over an app's quota, or with too much waiting for Kafka."
+        "Requests that were to come again later: over an app's quota, or with too much held."
     )
     package static let ingestNotWritten = Metric(
         "ingest_records_not_acknowledged_total",
@@ -48,7 +48,7 @@ package struct Metric: Hashable, Sendable {
     package static let ingestHeldBytes = Metric(
         "ingest_held_bytes",
         .gauge,
-        "What waits for Kafka, as INGEST_MAX_HELD_BYTES counts it."
+        "What requests hold until they are answered, as INGEST_MAX_HELD_BYTES counts it."
     )
 
     // HTTP server.

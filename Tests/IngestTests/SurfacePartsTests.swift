@@ -1,3 +1,4 @@
+import Cryptography
 import HTTPServer
 import JSON
 import PushCore
@@ -13,19 +14,20 @@ struct SurfacePartsTests {
         _ body: String,
         _ contentType: String = "application/json"
     ) throws -> NativeBatch {
-        try NativeBatch(
-            try HTTPServerRequest(
-                .post,
-                "/v1/ingest/Thing",
-                headers: ["Content-Type": contentType],
-                body: Array(body.utf8)
-            )
-        )
+        try NativeBatch(Array(body.utf8), mediaType: contentType)
+    }
+
+    private static func objects(
+        _ body: String,
+        _ contentType: String = "application/json"
+    ) throws -> [Result<JSONValue, RefusedObject>] {
+        var batch = try batch(body, contentType)
+        return try (0..<batch.count).map { try batch.object($0) }
     }
 
     private static func status(_ body: String, _ type: String = "application/json") -> Int {
         do {
-            _ = try batch(body, type)
+            _ = try objects(body, type)
             return 200
         } catch let problem as HTTPProblem {
             return problem.status
@@ -44,9 +46,12 @@ struct SurfacePartsTests {
 
     @Test("Of lines, blank ones do not count, and a broken one is one refused object")
     func lines() throws {
-        let batch = try Self.batch("{\"a\":1}\r\n\n  \n{\"a\":\n{}", "application/x-ndjson")
-        #expect(batch.objects.count == 3)
-        #expect(throws: RefusedObject.self) { try batch.objects[1].get() }
+        let objects = try Self.objects(
+            "{\"a\":1}\r\n\n  \n{\"a\":\n{}",
+            "application/x-ndjson"
+        )
+        #expect(objects.count == 3)
+        #expect(throws: RefusedObject.self) { try objects[1].get() }
         #expect(Self.status("\n\n", "application/x-ndjson") == 400)
     }
 
@@ -65,12 +70,62 @@ struct SurfacePartsTests {
         #expect(Self.status(lines, "application/x-ndjson") == 413)
     }
 
+    @Test(
+        "Values that are nested count as any others, without a comma between them",
+        arguments: ["application/x-ndjson", "application/json"]
+    )
+    func nestedValues(_ type: String) {
+        let (open, close) = ("{\"\":", "}")
+        let nested =
+            String(repeating: open, count: 400) + "0" + String(repeating: close, count: 400)
+        let many = Array(repeating: nested, count: 600)
+        let isLines = type == "application/x-ndjson"
+        let body = isLines ? many.joined(separator: "\n") : "[\(many.joined(separator: ","))]"
+        #expect(Self.status(body, type) == 413)
+    }
+
     @Test("An object of more than 256 KiB is refused, and the others are not")
     func tooLarge() throws {
         let large = "{\"a\": \"" + String(repeating: "x", count: 256 << 10) + "\"}"
-        let batch = try Self.batch("[{}, \(large)]")
-        #expect(throws: RefusedObject.self) { try batch.objects[1].get() }
-        _ = try batch.objects[0].get()
+        let objects = try Self.objects("[{}, \(large)]")
+        #expect(throws: RefusedObject.self) { try objects[1].get() }
+        _ = try objects[0].get()
+        // Of one with many values no value is made; it is named all the same.
+        let id = "507f1f77bcf86cd799439011"
+        let zeros = Array(repeating: "0", count: 150_000).joined(separator: ",")
+        let long = try Self.objects("[{\"a\": [\(zeros)], \"_id\": \"\(id.uppercased())\"}]")
+        let refused = #expect(throws: RefusedObject.self) { try long[0].get() }
+        #expect(refused?.id == id)
+    }
+
+    @Test("An object that is large by its escapes and blanks alone is taken")
+    func escaped() throws {
+        let text = String(repeating: "\\u0430", count: 100_000)
+        let blanks = String(repeating: " ", count: 300_000)
+        for body in ["{\"a\": \"\(text)\"}", "[{\"a\": 1\(blanks)}]"] {
+            _ = try #require(try Self.objects(body).first).get()
+        }
+    }
+
+    @Test(
+        "What a text has at least is never more than it has when it is written anew",
+        arguments: [
+            #"{"a": [1, 2.5e3, true, null, "x\"y"], "b": {}}"#, "[ ]", #" {"a" : "\u0041\\"} "#,
+        ]
+    )
+    func leastBytes(_ text: String) throws {
+        let least = ObjectText.leastBytes(Array(text.utf8)[...])
+        #expect(least <= (try JSONValue.parse(text)).bytes.count)
+        #expect(least > 1)
+    }
+
+    @Test("A pointer that is answered is cut at a name, however long its sender's names are")
+    func pointers() {
+        let name = "/" + String(repeating: "x", count: 600)
+        #expect(RefusedObject(pointer: name + name, reason: "").pointer == name)
+        let accents = "/" + String(repeating: "é", count: 600)
+        #expect(RefusedObject(pointer: accents, reason: "").pointer == "")
+        #expect(RefusedObject(pointer: name, reason: "").pointer == name)
     }
 
     @Test("An id that comes twice in one batch is accepted once")
@@ -80,7 +135,47 @@ struct SurfacePartsTests {
         #expect(taken == [true, false])
     }
 
+    @Test("An answer names what was accepted, what came twice and what was refused")
+    func answer() throws {
+        let id = "507f1f77bcf86cd799439011"
+        var answer = NativeAnswer()
+        _ = answer.accept(id)
+        _ = answer.accept(id)
+        answer.refuse(RefusedObject(pointer: "/a\"b", reason: "no"), at: 2)
+        answer.refuse(RefusedObject(id: id, pointer: "", reason: "too"), at: 3)
+        let wanted: JSONValue = [
+            "accepted": [.string(id)], "duplicates": [.string(id)],
+            "refused": [
+                ["index": 2, "pointer": "/a\"b", "reason": "no"],
+                ["index": 3, "_id": .string(id), "pointer": "", "reason": "too"],
+            ],
+        ]
+        #expect(try JSONValue.parse(answer.response.body) == wanted)
+        let empty: JSONValue = ["accepted": [], "duplicates": [], "refused": []]
+        #expect(try JSONValue.parse(NativeAnswer().response.body) == empty)
+    }
+
     // MARK: Segment
+
+    @Test("A batch of more items than any good one has is 413, and no items are a success")
+    func items() throws {
+        func count(_ items: Int) throws -> Int {
+            let items = Array(repeating: "0", count: items).joined(separator: ",")
+            return try SegmentBatch(Array("{\"batch\": [\(items)]}".utf8), nil).count
+        }
+        #expect(try count(0) == 0)
+        #expect(try count(20_000) == 20_000)
+        let problem = #expect(throws: HTTPProblem.self) { try count(20_001) }
+        #expect(problem?.status == 413)
+        // Of a name that comes twice the last counts.
+        #expect(try SegmentBatch(Array(#"{"batch": [0], "batch": [0, 0]}"#.utf8), nil).count == 2)
+        for body in ["[]", "{}", #"{"batch": [0], "batch": 1}"#] {
+            let wrong = #expect(throws: HTTPProblem.self) {
+                try SegmentBatch(Array(body.utf8), nil)
+            }
+            #expect(wrong?.status == 400)
+        }
+    }
 
     @Test("An item is known by its messageId, whatever that is")
     func messageIDs() throws {
@@ -137,6 +232,26 @@ struct SurfacePartsTests {
         )
     }
 
+    private static func structured(_ value: JSONValue) throws -> IncomingEvent {
+        var valuesLeft = ObjectLimits.valuesOfBody
+        return try IncomingEvent(structured: value, valuesLeft: &valuesLeft)
+    }
+
+    @Test("Values of data that are coded within events count together")
+    func codedValues() throws {
+        let zeros = Array(repeating: "0", count: 90_000).joined(separator: ",")
+        let data = Base64.encode(Array("{\"a\":[\(zeros)]}".utf8))
+        let event = """
+            {"specversion": "1.0", "id": "1", "source": "s", "type": "Thing", "data_base64": "\(data)"}
+            """
+        let body = Array("[\(event),\(event),\(event)]".utf8)
+        let request = try HTTPServerRequest(.post, "/events")
+        var batch = try EventBatch(body, .batched)
+        for index in 0..<2 { _ = try batch.event(index, of: request) }
+        let refused = #expect(throws: RefusedObject.self) { try batch.event(2, of: request) }
+        #expect(refused?.pointer == "/data_base64")
+    }
+
     @Test("Headers of an event are unescaped, and taken as they are where they are not escaped")
     func binary() throws {
         let event = try Self.event(
@@ -155,7 +270,7 @@ struct SurfacePartsTests {
     func broken() throws {
         func pointer(_ text: String) throws -> String? {
             do {
-                _ = try IncomingEvent(structured: try JSONValue.parse(text))
+                _ = try Self.structured(try JSONValue.parse(text))
                 return nil
             } catch let refused as RefusedObject {
                 return refused.pointer
@@ -181,21 +296,19 @@ struct SurfacePartsTests {
         var event: JSONObject = [
             "specversion": "1.0", "id": "1", "source": "s", "type": "Thing", "data": [:],
         ]
-        _ = try IncomingEvent(structured: .object(event))
+        _ = try Self.structured(.object(event))
         for number in 0..<64 { event["ext\(number)"] = "x" }
         let tooMany = event
-        #expect(throws: RefusedObject.self) { try IncomingEvent(structured: .object(tooMany)) }
+        #expect(throws: RefusedObject.self) { try Self.structured(.object(tooMany)) }
     }
 
     @Test("An event whose id is no object's is known by source and id")
     func derived() throws {
         func id(_ source: String, _ id: String) throws -> String {
-            try IncomingEvent(
-                structured: [
-                    "specversion": "1.0", "source": .string(source), "id": .string(id),
-                    "type": "Thing", "data": [:],
-                ]
-            ).objectID
+            try Self.structured([
+                "specversion": "1.0", "source": .string(source), "id": .string(id),
+                "type": "Thing", "data": [:],
+            ]).objectID
         }
         #expect(try id("s", "507F1F77BCF86CD799439011") == "507f1f77bcf86cd799439011")
         #expect(try id("s", "1") == id("s", "1"))
@@ -224,39 +337,6 @@ struct SurfacePartsTests {
         } catch {
             Issue.record("\(error)")
         }
-    }
-
-    // MARK: Limits
-
-    @Test(
-        "A quota lets a minute's worth through at once, a batch whole, and then waits for what is owed"
-    )
-    func quota() {
-        let quota = ObjectQuota()
-        let start = ContinuousClock.now
-        #expect(quota.wait("shop", limit: 60, now: start) == nil)
-        quota.take("shop", 90, limit: 60, now: start)
-        #expect(quota.wait("shop", limit: 60, now: start) == 31)
-        #expect(quota.wait("other", limit: 60, now: start) == nil)
-        #expect(quota.wait("shop", limit: 60, now: start + .seconds(30)) == 1)
-        #expect(quota.wait("shop", limit: 60, now: start + .seconds(31)) == nil)
-        #expect(quota.wait("shop", limit: 0, now: start) == nil)
-        quota.take("shop", 100_000, limit: 60, now: start + .seconds(31))
-        #expect(quota.wait("shop", limit: 60, now: start + .seconds(31)) == 61)
-    }
-
-    @Test("What waits for Kafka is bounded, but one alone is always let in")
-    func held() {
-        let held = HeldBytes(limit: 100)
-        #expect(held.hold(500))
-        #expect(held.isFull)
-        #expect(!held.hold(1))
-        held.letGo(500)
-        #expect(held.hold(60))
-        #expect(!held.hold(60))
-        #expect(held.hold(40))
-        held.letGo(100)
-        #expect(held.count == 0)
     }
 
     @Test("A slash too many is the same path, and never a redirect")

@@ -4,42 +4,97 @@ import JSON
 /// The body of an insert.
 struct AtlasInsert: Sendable {
     let collection: String
-    let documents: [JSONValue]
+    private let body: [UInt8]
+    /// Where the documents stand.
+    private let places: [Range<Int>]
     let isMany: Bool
+
+    var count: Int { places.count }
 
     /// - Throws: 400 that names the field, 413 for too many documents.
     init(_ body: [UInt8], isMany: Bool) throws {
-        let value = try JSONValue.parse(
-            body,
-            maximumDepth: ObjectLimits.levelsOfBody,
-            maximumValues: ObjectLimits.valuesOfBody
-        )
-        guard let object = value.object else { throw Self.wrong("the body must be an object") }
+        let fields = try Fields(body)
         // They name where it went in Atlas; here the app and the type do.
-        for name in ["dataSource", "database", "collection"] {
-            guard let text = object[name]?.string, !text.isEmpty else {
-                throw Self.wrong("\(name) must be a text")
-            }
+        for (name, text) in [
+            ("dataSource", fields.dataSource), ("database", fields.database),
+            ("collection", fields.collection),
+        ] {
+            guard text?.isEmpty == false else { throw Self.wrong("\(name) must be a text") }
         }
+        self.body = body
         self.isMany = isMany
-        collection = object["collection"]?.string ?? ""
+        collection = fields.collection ?? ""
         if isMany {
-            guard let documents = object["documents"]?.array, !documents.isEmpty else {
+            guard let places = fields.documents, !places.isEmpty else {
                 throw Self.wrong("documents must be an array that is not empty")
             }
-            guard documents.count <= ObjectLimits.objects else {
+            guard places.count <= ObjectLimits.objects else {
                 throw HTTPProblem(
                     status: 413,
                     detail: "documents: at most \(ObjectLimits.objects) at once"
                 )
             }
-            self.documents = documents
+            self.places = places
         } else {
-            guard let document = object["document"], document.object != nil else {
+            guard let document = fields.document else {
                 throw Self.wrong("document must be an object")
             }
-            documents = [document]
+            places = [document]
         }
+    }
+
+    /// - Throws: `RefusedObject` for one that is too large.
+    func document(_ index: Int) throws -> JSONValue {
+        let text = body[places[index]]
+        if text.count > ObjectLimits.bytes, ObjectText.leastBytes(text) > ObjectLimits.bytes {
+            throw ObjectText.tooLarge(ObjectText.id(text))
+        }
+        return try ObjectText.value(text)
+    }
+
+    /// What its object has. Of a name that comes twice the last counts.
+    private struct Fields {
+        var dataSource: String?
+        var database: String?
+        var collection: String?
+        var document: Range<Int>?
+        /// One more than there may be, at most.
+        var documents: [Range<Int>]?
+
+        init(_ body: [UInt8]) throws {
+            var fields = Fields()
+            var isObject = false
+            try JSONReader.visit(
+                body,
+                maximumDepth: ObjectLimits.levelsOfBody,
+                maximumValues: ObjectLimits.valuesOfBody
+            ) { reader throws(JSONError) in
+                isObject = try reader.object { key, reader throws(JSONError) in
+                    if key.isEqual(to: "dataSource") {
+                        fields.dataSource = try reader.string()
+                    } else if key.isEqual(to: "database") {
+                        fields.database = try reader.string()
+                    } else if key.isEqual(to: "collection") {
+                        fields.collection = try reader.string()
+                    } else if key.isEqual(to: "document") {
+                        let isObject = reader.kind == .object
+                        let place = try reader.slice()
+                        fields.document = isObject ? place : nil
+                    } else if key.isEqual(to: "documents") {
+                        var places: [Range<Int>] = []
+                        let isArray = try reader.array { element throws(JSONError) in
+                            let place = try element.slice()
+                            if places.count <= ObjectLimits.objects { places.append(place) }
+                        }
+                        fields.documents = isArray ? places : nil
+                    }
+                }
+            }
+            guard isObject else { throw AtlasInsert.wrong("the body must be an object") }
+            self = fields
+        }
+
+        private init() {}
     }
 
     private static func wrong(_ detail: String) -> HTTPProblem {

@@ -138,19 +138,20 @@ struct AtlasSurface: Surface {
         _ action: Action
     ) async throws -> HTTPServerResponse {
         let caller = try await admit(request, visit)
-        try intake.checkQuota(caller)
+        let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
-        try await request.decodeBody(of: intake)
-        try await intake.turns.begin(caller.appID)
-        let insert = try AtlasInsert(request.body, isMany: action == .insertMany)
-        let type = try await intake.type(insert.collection, of: caller)
         let isExtended = request.mediaType == "application/ejson"
-        let (block, ids) = try await check(insert, type, isExtended, caller)
+        let insert = try await intake.read(&request, admitted) { body in
+            try AtlasInsert(body, isMany: action == .insertMany)
+        }
+        try admitted.begin(objects: insert.count, textBytes: request.body.count)
+        let type = try await intake.type(insert.collection, of: caller)
+        let (block, ids) = try await check(insert, type, isExtended, admitted)
         try await intake.write(
             IntakeWrite(block: block),
             objects: ids.count,
             for: &request,
-            of: caller
+            admitted
         )
         let accepted = request.header("accept")?.lowercased() ?? ""
         let isAnswerExtended =
@@ -186,8 +187,10 @@ struct AtlasSurface: Surface {
         _ insert: AtlasInsert,
         _ type: KnownType,
         _ isExtended: Bool,
-        _ caller: Caller
+        _ admitted: AdmittedRequest
     ) async throws -> (KafkaRecordBlock, ids: [String]) {
+        let caller = admitted.caller
+        var work = try await admitted.beginWork()
         var block = KafkaRecordBlock(
             topic: intake.topics.ingest(type.name),
             headers: Intake.headers(
@@ -195,28 +198,21 @@ struct AtlasSurface: Surface {
                 version: type.version,
                 receivedAt: .now()
             ),
-            count: insert.documents.count
+            count: insert.count
         )
         var ids: [String] = []
         let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
-        var work = FairWork(of: caller.appID, in: intake.turns)
-        for (index, document) in insert.documents.enumerated() {
+        for index in 0..<insert.count {
             try await work.breathe()
-            do throws(RefusedObject) {
-                let (id, kept) = try reader.read(document) {
+            do {
+                let (id, kept) = try reader.read(try insert.document(index)) {
                     ObjectID.make(at: .now(), random: .random(in: 0...UInt64.max))
                 }
                 let value = JSONValue.object(kept).bytes
-                guard value.count <= ObjectLimits.bytes else {
-                    throw RefusedObject(
-                        id: id,
-                        pointer: "",
-                        reason: "an object has at most \(ObjectLimits.bytes) bytes"
-                    )
-                }
+                guard value.count <= ObjectLimits.bytes else { throw ObjectText.tooLarge(id) }
                 block.append(key: id) { $0.append(contentsOf: value) }
                 ids.append(id)
-            } catch {
+            } catch let error as RefusedObject {
                 intake.figures.refused(error)
                 throw RefusedDocument(
                     place: insert.isMany ? "documents[\(index)]" : "document",

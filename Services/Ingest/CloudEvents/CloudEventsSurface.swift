@@ -81,111 +81,52 @@ struct CloudEventsSurface: Surface {
         _ visit: Visit
     ) async throws -> HTTPServerResponse {
         let caller = try await visit.admit(key: request)
-        try intake.checkQuota(caller)
-        let mode = try Self.mode(of: request)
+        let mode = try EventBatch.mode(of: request)
+        let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
-        try await request.decodeBody(of: intake)
-        try await intake.turns.begin(caller.appID)
-        let events = try Self.events(of: request, mode)
-        let write = try await check(events, caller)
+        let batch = try await intake.read(&request, admitted) { body in
+            try EventBatch(body, mode)
+        }
+        try admitted.begin(objects: batch.count, textBytes: request.body.count)
+        let write = try await check(batch, request, admitted)
         try await intake.write(
             write,
             objects: write.recordCount,
             for: &request,
-            of: caller
+            admitted
         )
         return .empty(204)
     }
 
-    private enum Mode { case binary, structured, batched }
-
-    /// - Throws: 415 for what is no event, or one in another format than JSON.
-    private static func mode(of request: HTTPServerRequest) throws -> Mode {
-        let type = request.mediaType
-        if type.hasPrefix("application/cloudevents-batch") {
-            guard type == "application/cloudevents-batch+json" else { throw otherFormat }
-            return .batched
-        }
-        if type.hasPrefix("application/cloudevents") {
-            guard type == "application/cloudevents+json" || type == "application/cloudevents" else {
-                throw otherFormat
-            }
-            return .structured
-        }
-        if request.header("ce-specversion") != nil || request.header("ce-id") != nil {
-            return .binary
-        }
-        throw otherFormat
-    }
-
-    private static let otherFormat = HTTPProblem(
-        status: 415,
-        detail: "an event has headers ce-id, ce-source, ce-type and ce-specversion, or is"
-            + " application/cloudevents+json, or several application/cloudevents-batch+json"
-    )
-
-    /// One by one, or why one is none.
-    private static func events(
-        of request: HTTPServerRequest,
-        _ mode: Mode
-    ) throws -> [Result<IncomingEvent, RefusedObject>] {
-        func read(
-            _ event: () throws(RefusedObject) -> IncomingEvent
-        ) -> Result<IncomingEvent, RefusedObject> {
-            do throws(RefusedObject) { return .success(try event()) } catch {
-                return .failure(error)
-            }
-        }
-        if mode == .binary {
-            return [read { () throws(RefusedObject) in try IncomingEvent(binary: request) }]
-        }
-        let value = try JSONValue.parse(
-            request.body,
-            maximumDepth: ObjectLimits.levelsOfBody,
-            maximumValues: ObjectLimits.valuesOfBody
-        )
-        guard mode == .batched else {
-            return [read { () throws(RefusedObject) in try IncomingEvent(structured: value) }]
-        }
-        guard let elements = value.array else {
-            throw HTTPProblem(status: 400, detail: "a batch must be an array of events")
-        }
-        guard elements.count <= ObjectLimits.objects else {
-            throw HTTPProblem(
-                status: 413,
-                detail: "a batch has at most \(ObjectLimits.objects) events"
-            )
-        }
-        return elements.map { element in
-            read { () throws(RefusedObject) in try IncomingEvent(structured: element) }
-        }
-    }
-
     /// - Throws: `RefusedEvents` where any cannot be kept: then none is.
     private func check(
-        _ events: [Result<IncomingEvent, RefusedObject>],
-        _ caller: Caller
+        _ batch: EventBatch,
+        _ request: HTTPServerRequest,
+        _ admitted: AdmittedRequest
     ) async throws -> IntakeWrite {
-        var write = IntakeWrite()
-        var refused = RefusedEvents()
+        guard batch.count > 0 else { return IntakeWrite() }
+        let types = try await intake.types(of: admitted.caller)
+        let caller = admitted.caller
+        var work = try await admitted.beginWork()
+        var (batch, write, refused) = (batch, IntakeWrite(), RefusedEvents())
         let (now, checker) = (Instant.now(), SchemaChecker())
-        var work = FairWork(of: caller.appID, in: intake.turns)
-        for (index, event) in events.enumerated() {
+        for index in 0..<batch.count {
             try await work.breathe()
-            let type: KnownType
-            do {
-                type = try await intake.type(try event.get().type, of: caller)
-            } catch IntakeRefusal.unknownType {
-                intake.figures.refused(.unknownType)
-                refused.addUnknownType(at: index)
-                continue
-            } catch let error as RefusedObject {
+            let event: IncomingEvent
+            do throws(RefusedObject) {
+                event = try batch.event(index, of: request)
+            } catch {
                 intake.figures.refused(.malformed)
                 refused.add(error, at: index)
                 continue
             }
+            guard let type = types[event.type] else {
+                intake.figures.refused(.unknownType)
+                refused.addUnknownType(at: index)
+                continue
+            }
             do throws(RefusedObject) {
-                write.singles.append(try record(of: try event.get(), type, checker, caller, now))
+                write.singles.append(try record(of: event, type, checker, caller, now))
             } catch {
                 intake.figures.refused(error)
                 refused.add(error, at: index)
@@ -205,13 +146,7 @@ struct CloudEventsSurface: Surface {
         let reader = ObjectReader(type: type, checker: checker, isExtended: event.isExtended)
         let (id, kept) = try reader.read(event.data) { event.objectID }
         let value = JSONValue.object(kept).bytes
-        guard value.count <= ObjectLimits.bytes else {
-            throw RefusedObject(
-                id: id,
-                pointer: "",
-                reason: "an object has at most \(ObjectLimits.bytes) bytes"
-            )
-        }
+        guard value.count <= ObjectLimits.bytes else { throw ObjectText.tooLarge(id) }
         let headers = Intake.headers(app: caller.appID, version: type.version, receivedAt: now)
         return KafkaOutgoing(
             topic: intake.topics.ingest(type.name),
@@ -225,7 +160,7 @@ struct CloudEventsSurface: Surface {
 
 /// Events of which nothing is kept, and why.
 struct RefusedEvents: Error, Sendable {
-    private var refused: [JSONValue] = []
+    private var refused = RefusedList()
     private var areTypesUnknown = false
     private var areOthersWrong = false
 
@@ -233,26 +168,27 @@ struct RefusedEvents: Error, Sendable {
 
     mutating func add(_ object: RefusedObject, at index: Int) {
         areOthersWrong = true
-        refused.append(NativeAnswer.json(object, at: index))
+        refused.add(object, at: index)
     }
 
     mutating func addUnknownType(at index: Int) {
         areTypesUnknown = true
         let object = RefusedObject(pointer: "/type", reason: "the app has no such type")
-        refused.append(NativeAnswer.json(object, at: index))
+        refused.add(object, at: index)
     }
 
     /// 404 where all that is wrong is a type that nobody declared, else 400.
     var response: HTTPServerResponse {
         let status = areTypesUnknown && !areOthersWrong ? 404 : 400
-        return .json(
-            [
-                "title": .string(statusText(status)), "status": JSONValue(status),
-                "detail": "nothing of it is kept",
-                "accepted": [], "duplicates": [], "refused": .array(refused),
-            ],
+        let head = #"{"title":"\#(statusText(status))","status":\#(status),"#
+        let lists = #""detail":"nothing of it is kept","accepted":[],"duplicates":[],"refused":"#
+        var body = Array((head + lists).utf8)
+        refused.write(into: &body)
+        body.append(UInt8(ascii: "}"))
+        return HTTPServerResponse(
             status: status,
-            contentType: "application/problem+json"
+            headers: ["Content-Type": "application/problem+json"],
+            body: body
         )
     }
 }

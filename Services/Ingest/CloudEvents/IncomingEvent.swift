@@ -26,8 +26,9 @@ struct IncomingEvent: Sendable {
 
     // MARK: Structured
 
-    /// An event as one JSON object.
-    init(structured value: JSONValue) throws(RefusedObject) {
+    /// An event as one JSON object. `valuesLeft` is how many values coded data may have; those that it has
+    /// are taken off.
+    init(structured value: JSONValue, valuesLeft: inout Int) throws(RefusedObject) {
         guard let envelope = value.object else {
             throw RefusedObject(pointer: "", reason: "an event must be an object")
         }
@@ -59,7 +60,8 @@ struct IncomingEvent: Sendable {
                     reason: "must be Base64, and alone: there is data as well, perhaps"
                 )
             }
-            data = try Self.json(bytes, contentType, at: "/data_base64")
+            data = try Self.json(bytes, contentType, at: "/data_base64", maximumValues: valuesLeft)
+            valuesLeft -= ObjectText.values(data)
         } else {
             data = envelope["data"] ?? .null
         }
@@ -87,7 +89,12 @@ struct IncomingEvent: Sendable {
         if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
             attributes.append(("datacontenttype", contentType))
         }
-        let data = try Self.json(request.body, contentType, at: "/data")
+        let data = try Self.json(
+            request.body,
+            contentType,
+            at: "/data",
+            maximumValues: ObjectLimits.valuesOfBody
+        )
         try self.init(attributes, data, contentType)
     }
 
@@ -157,7 +164,8 @@ struct IncomingEvent: Sendable {
     private static func json(
         _ bytes: [UInt8],
         _ contentType: String,
-        at pointer: String
+        at pointer: String,
+        maximumValues: Int
     ) throws(RefusedObject) -> JSONValue {
         let type = mediaType(contentType)
         let isJSON =
@@ -169,11 +177,16 @@ struct IncomingEvent: Sendable {
                 reason: "must be JSON: the event says that it is something else"
             )
         }
+        if bytes.count > ObjectLimits.bytes,
+            ObjectText.leastBytes(bytes[...]) > ObjectLimits.bytes
+        {
+            throw ObjectText.tooLarge(nil)
+        }
         do throws(JSONError) {
             return try JSONValue.parse(
                 bytes,
                 maximumDepth: ObjectLimits.levelsOfBody,
-                maximumValues: ObjectLimits.valuesOfBody
+                maximumValues: maximumValues
             )
         } catch {
             throw RefusedObject(pointer: pointer, reason: "is not JSON: \(error.description)")

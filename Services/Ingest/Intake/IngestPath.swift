@@ -1,4 +1,3 @@
-import EventLoop
 import HTTPServer
 
 /// Paths of intake, with and without a slash too many: clients that glue an address and a path together
@@ -26,12 +25,6 @@ enum IngestPath {
 }
 
 extension HTTPServerRequest {
-    /// The body as its sender meant it; what is compressed is inflated where the loop does not wait.
-    mutating func decodeBody(of intake: Intake) async throws {
-        let loop = intake.loop
-        try await decodeBody { work in try await loop.blocking { try work() } }
-    }
-
     /// The media type without its parameters, in lower case; empty where none is said.
     var mediaType: String {
         guard let header = header("content-type") else { return "" }

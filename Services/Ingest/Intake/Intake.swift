@@ -40,13 +40,17 @@ struct IntakeWrite: Sendable {
 /// Authority: an object is accepted once all in-sync replicas have it, and never before.
 struct Intake: Sendable {
     let loop: EventLoop
-    /// In which apps' objects are checked.
-    let turns: FairTurns
     let types: TypeDirectory
     let producer: KafkaProducer
     let topics: KafkaTopics
     let held: HeldBytes
+    /// Bodies, of what the loop reads them with.
+    let heldBodies: HeldBytes
     let quota: ObjectQuota
+    /// The turns in which apps' objects are checked on the loop.
+    let turns: FairTurns
+    /// The threads on which apps' long bodies are read.
+    let pool: FairPool
     let figures: IntakeFigures
     let log: Log
 
@@ -63,13 +67,11 @@ struct Intake: Sendable {
         return type
     }
 
-    /// - Throws: `IntakeRefusal.overQuota` where nothing of the app's minute is left.
-    func checkQuota(_ caller: Caller) throws {
-        let limit = caller.settings.maximumIngestObjectsPerMinute
-        if let seconds = quota.wait(caller.appID, limit: limit) {
-            figures.limited.add()
-            throw IntakeRefusal.overQuota(retryAfterSeconds: seconds)
-        }
+    /// All types of the caller's app, by their names.
+    ///
+    /// - Throws: `StorageError` where they are not known and the database is away.
+    func types(of caller: Caller) async throws -> TextMap<KnownType> {
+        try await types.all(of: caller.appID)
     }
 
     /// Headers of each object of a type.
@@ -87,42 +89,29 @@ struct Intake: Sendable {
     ///   - write: Objects, and what goes along with them.
     ///   - objects: How many of the records are objects.
     ///   - request: What they came by.
-    ///   - caller: Who sends.
+    ///   - admitted: The same, as it is counted.
+    ///   - answerBytes: What is to be answered.
     /// - Throws: `IntakeRefusal.unavailable` where some may not be written. They are sent again then,
     ///   all of them, and known by their ids.
     func write(
         _ write: consuming IntakeWrite,
         objects: Int,
         for request: inout HTTPServerRequest,
-        of caller: Caller
+        _ admitted: AdmittedRequest,
+        answerBytes: Int = 0
     ) async throws {
-        guard write.recordCount > 0 else { return }
-        let cost = HeldBytes.cost(
-            recordBytes: write.recordBytes,
-            records: write.recordCount
-        )
-        guard held.hold(cost) else {
-            figures.refusedForPressure.add()
-            throw IntakeRefusal.unavailable
-        }
         request.dropBody()
-        figures.held.set(held.count)
-        defer {
-            held.letGo(cost)
-            figures.held.set(held.count)
-        }
         let count = write.recordCount
+        let cost = HeldBytes.cost(recordBytes: write.recordBytes, records: count)
+        try admitted.hold(cost + answerBytes)
+        guard count > 0 else { return }
         if let failure = await failure(of: write) {
             figures.notWritten.add(count)
             log.info("objects are not acknowledged", [.error: .string(failure)])
+            admitted.giveBack()
             throw IntakeRefusal.unavailable
         }
         figures.accepted.add(objects)
-        quota.take(
-            caller.appID,
-            objects,
-            limit: caller.settings.maximumIngestObjectsPerMinute
-        )
     }
 
     /// - Returns: Why some of it is not written; `nil` where all of it is.

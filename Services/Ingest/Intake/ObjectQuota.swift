@@ -1,11 +1,12 @@
 import Observability
 import PushCore
 
-/// How many objects each app may have taken in, over all loops of the process: a minute's worth at
+/// How many objects each app may have looked at, over all loops of the process: a minute's worth at
 /// once, and then at an even rate. Pure but for its lock; usable from anywhere.
 ///
-/// A batch is taken whole as long as anything is left, and what it takes too much is owed, at
-/// most another minute's worth: so no batch is too large for ever, and nobody is shut out for long.
+/// A request is charged before its objects are worked on, whatever becomes of them: one object when it
+/// comes, the others when they are counted. A batch is taken whole as long as anything is left, so none is
+/// too large for ever; what it takes too much is owed.
 final class ObjectQuota: Sendable {
     private struct Bucket {
         var left: Double
@@ -18,37 +19,34 @@ final class ObjectQuota: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var buckets: [String: Bucket] = [:]
 
+    /// Charges an app for objects, all of them or none.
+    ///
     /// - Parameters:
     ///   - app: Whose.
+    ///   - count: What the request is to be charged in all; less than before gives back.
+    ///   - charged: What it was charged before.
     ///   - limit: Objects a minute; 0: no limit.
     ///   - now: The steady clock's.
     /// - Returns: `nil`, or how many seconds to wait until there is any left.
-    func wait(
+    func charge(
         _ app: String,
+        _ count: Int,
+        insteadOf charged: Int = 0,
         limit: Int,
         now: ContinuousClock.Instant = .now
     ) -> Int? {
-        guard limit > 0 else { return nil }
+        guard limit > 0, count != charged else { return nil }
         return lock.withLock {
-            let bucket = filled(app, limit, now)
-            guard bucket.left < 1 else { return nil }
-            return max(1, Int(((1 - bucket.left) * 60 / Double(limit)).rounded(.up)))
-        }
-    }
-
-    /// Counts objects that are taken in.
-    func take(
-        _ app: String,
-        _ count: Int,
-        limit: Int,
-        now: ContinuousClock.Instant = .now
-    ) {
-        guard limit > 0, count > 0 else { return }
-        lock.withLock {
             var bucket = filled(app, limit, now)
-            bucket.left = max(-Double(limit), bucket.left - Double(count))
+            let left = bucket.left + Double(charged)
+            // A minute's worth, filled bit by bit, may miss a whole number by a rounding.
+            guard count <= charged || left > 1 - 1e-6 else {
+                return max(1, Int(((1 - left) * 60 / Double(limit)).rounded(.up)))
+            }
+            bucket.left = min(Double(limit), left - Double(count))
             if unsafe buckets.count >= Self.maximumApps { unsafe buckets = [:] }
             unsafe buckets[app] = bucket
+            return nil
         }
     }
 

@@ -9,6 +9,12 @@ struct RefusedObject: Error, Equatable, Sendable {
     /// RFC 6901, into the object: where its fault is.
     let pointer: String
     let reason: String
+
+    init(id: String? = nil, pointer: String, reason: String) {
+        self.id = id
+        self.pointer = JSONPointer.cut(pointer)
+        self.reason = reason
+    }
 }
 
 /// What an object may be whatever its type says.
@@ -165,6 +171,16 @@ struct ObjectWalk {
 
 /// RFC 6901.
 enum JSONPointer {
+    /// The longest that is answered: names are as long as their sender likes.
+    private static let maximumBytes = 1024
+
+    /// As much of a pointer as is answered, cut at a part.
+    static func cut(_ pointer: String) -> String {
+        guard pointer.utf8.count > maximumBytes else { return pointer }
+        let head = pointer.utf8.prefix(maximumBytes + 1)
+        return head.lastIndex(of: UInt8(ascii: "/")).map { String(pointer[..<$0]) } ?? ""
+    }
+
     /// A name as a part of a pointer.
     static func escaped(_ name: String) -> String {
         guard name.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") })

@@ -87,22 +87,28 @@ actor TypeDirectory {
     }
 
     /// - Returns: `nil` where the app has no such type.
-    /// - Throws: `StorageError` where the database is away and the app's types are not known.
+    /// - Throws: As `all`.
     func find(_ name: String, of app: String) async throws -> KnownType? {
+        try await all(of: app)[name]
+    }
+
+    /// - Returns: The app's types, by their names.
+    /// - Throws: `StorageError` where the database is away and the app's types are not known.
+    func all(of app: String) async throws -> TextMap<KnownType> {
         let entry = entries[app]
         let now = ContinuousClock.now
         if let entry {
             let age = now - entry.readAt
-            if age < Self.lifetime { return entry.types[name] }
+            if age < Self.lifetime { return entry.types }
             let isAway = awayUntil.map { now < $0 } ?? false || database.notReadyReason() != nil
-            if isAway, age < Self.staleLifetime { return entry.types[name] }
+            if isAway, age < Self.staleLifetime { return entry.types }
         }
         do {
-            return try await types(of: app, known: entry?.types)[name]
+            return try await types(of: app, known: entry?.types)
         } catch let error as StorageError where error.isRetryable {
             guard let entry, now - entry.readAt < Self.staleLifetime else { throw error }
             awayUntil = .now + Self.retryPause
-            return entry.types[name]
+            return entry.types
         }
     }
 

@@ -3,37 +3,55 @@ import JSON
 
 /// What is told of each object of a request.
 struct NativeAnswer: Sendable {
-    private var accepted: [JSONValue] = []
-    private var duplicates: [JSONValue] = []
-    private(set) var refused: [JSONValue] = []
+    private var accepted = IDList()
+    private var duplicates = IDList()
+    private var refused = RefusedList()
     private var known = TextSet()
+
+    /// Ids as an array of JSON. They are hexadecimal digits, which need no escapes.
+    private struct IDList {
+        var text: [UInt8] = [UInt8(ascii: "[")]
+
+        mutating func add(_ id: String) {
+            if text.count > 1 { text.append(UInt8(ascii: ",")) }
+            text.append(UInt8(ascii: "\""))
+            text.append(contentsOf: id.utf8)
+            text.append(UInt8(ascii: "\""))
+        }
+    }
 
     /// - Returns: Whether it is the first of its id in this request.
     mutating func accept(_ id: String) -> Bool {
         guard known.insert(id).inserted else {
-            duplicates.append(.string(id))
+            duplicates.add(id)
             return false
         }
-        accepted.append(.string(id))
+        accepted.add(id)
         return true
     }
 
     mutating func refuse(_ object: RefusedObject, at index: Int) {
-        refused.append(Self.json(object, at: index))
+        refused.add(object, at: index)
     }
 
-    static func json(_ object: RefusedObject, at index: Int) -> JSONValue {
-        var json: JSONObject = ["index": JSONValue(index)]
-        json["_id"] = object.id.map(JSONValue.string)
-        json["pointer"] = .string(object.pointer)
-        json["reason"] = .string(object.reason)
-        return .object(json)
+    /// About as many as its response has.
+    var byteCount: Int {
+        accepted.text.count + duplicates.text.count + refused.byteCount
     }
 
     var response: HTTPServerResponse {
-        .json([
-            "accepted": .array(accepted), "duplicates": .array(duplicates),
-            "refused": .array(refused),
-        ])
+        var body = Array(#"{"accepted":"#.utf8)
+        body.reserveCapacity(byteCount + 64)
+        body += accepted.text
+        body += Array(#"],"duplicates":"#.utf8)
+        body += duplicates.text
+        body += Array(#"],"refused":"#.utf8)
+        refused.write(into: &body)
+        body.append(UInt8(ascii: "}"))
+        return HTTPServerResponse(
+            status: 200,
+            headers: ["Content-Type": "application/json"],
+            body: body
+        )
     }
 }

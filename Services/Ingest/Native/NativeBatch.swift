@@ -1,23 +1,29 @@
 import HTTPServer
 import JSON
 
-/// The objects of one request of the native route, as they stand in its body.
+/// The objects of one request of the native route, as they stand in its body. Each becomes a value when it
+/// is asked for, and only for as long.
 struct NativeBatch: Sendable {
-    /// A line that is not JSON is an object that is refused.
-    private(set) var objects: [Result<JSONValue, RefusedObject>] = []
+    private let body: [UInt8]
+    private let isLines: Bool
+    /// Where they stand.
+    private var places: [Range<Int>] = []
+    /// Of all lines together.
+    private var valuesLeft = ObjectLimits.valuesOfBody
     let isExtended: Bool
-    let sizeBytes: Int
+
+    var count: Int { places.count }
+    var sizeBytes: Int { body.count + body.count / 8 }
 
     /// - Throws: 400 for a body that holds no object at all, 413 for more than the route takes.
-    init(_ request: HTTPServerRequest) throws {
-        let body = request.body
-        let mediaType = request.mediaType
+    init(_ body: [UInt8], mediaType: String) throws {
+        self.body = body
         isExtended = mediaType == "application/ejson"
-        sizeBytes = body.count + body.count / 8
-        if Self.lineTypes.contains(mediaType) {
-            try readLines(body)
+        isLines = Self.lineTypes.contains(mediaType)
+        if isLines {
+            try findLines()
         } else {
-            try readDocument(body)
+            try findElements()
         }
     }
 
@@ -41,73 +47,89 @@ struct NativeBatch: Sendable {
         )
     }
 
-    private mutating func readDocument(_ body: [UInt8]) throws {
-        let value = try JSONValue.parse(
+    private mutating func findElements() throws {
+        var (found, count): ([Range<Int>], Int) = ([], 0)
+        try JSONReader.visit(
             body,
             maximumDepth: ObjectLimits.levelsOfBody,
             maximumValues: ObjectLimits.valuesOfBody
-        )
-        switch value {
-        case .object: objects = [.success(value)]
-        case .array(let elements):
-            guard elements.count <= ObjectLimits.objects else { throw Self.tooMany() }
-            guard elements.contains(where: { $0.object != nil }) else { throw Self.empty() }
-            objects = elements.map { .success($0) }
-        case .null, .bool, .integer, .double, .number, .string: throw Self.empty()
-        }
-        // Sizes are looked at one by one only where one may be too large.
-        guard body.count > ObjectLimits.bytes else { return }
-        objects = objects.map { object in
-            guard case .success(let value) = object, value.bytes.count > ObjectLimits.bytes else {
-                return object
+        ) { reader throws(JSONError) in
+            guard reader.kind == .array else {
+                let isObject = reader.kind == .object
+                let place = try reader.slice()
+                if isObject { found.append(place) }
+                return
             }
-            return .failure(Self.tooLarge(value))
+            try reader.array { element throws(JSONError) in
+                let place = try element.slice()
+                count += 1
+                if count <= ObjectLimits.objects { found.append(place) }
+            }
         }
+        guard count <= ObjectLimits.objects else { throw Self.tooMany() }
+        guard found.contains(where: { body[$0.lowerBound] == UInt8(ascii: "{") }) else {
+            throw Self.empty()
+        }
+        places = found
     }
 
-    private static func tooLarge(_ value: JSONValue) -> RefusedObject {
-        RefusedObject(
-            id: value["_id"]?.string,
-            pointer: "",
-            reason: "an object has at most \(ObjectLimits.bytes) bytes"
-        )
-    }
-
-    private mutating func readLines(_ body: [UInt8]) throws {
-        // All lines are held at once, so their values count together, as an array's do.
-        guard body.count(where: { $0 == UInt8(ascii: ",") }) <= ObjectLimits.valuesOfBody else {
-            throw HTTPProblem(status: 413, detail: "the body has too many values")
-        }
+    private mutating func findLines() throws {
         for line in body.split(separator: UInt8(ascii: "\n")) {
             let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
             if line.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) { continue }
-            guard objects.count < ObjectLimits.objects else { throw Self.tooMany() }
-            objects.append(Self.read(Array(line)))
+            guard places.count < ObjectLimits.objects else { throw Self.tooMany() }
+            places.append(line.startIndex..<line.endIndex)
         }
-        guard !objects.isEmpty else { throw Self.empty() }
+        guard !places.isEmpty else { throw Self.empty() }
     }
 
-    private static func read(_ line: [UInt8]) -> Result<JSONValue, RefusedObject> {
-        guard line.count <= ObjectLimits.bytes else {
-            return .failure(
-                RefusedObject(
-                    pointer: "",
-                    reason: "an object has at most \(ObjectLimits.bytes) bytes"
-                )
-            )
+    /// One of them; a line that is not JSON is an object that is refused.
+    ///
+    /// - Throws: 413 once the lines so far have too many values.
+    mutating func object(_ index: Int) throws -> Result<JSONValue, RefusedObject> {
+        let text = body[places[index]]
+        return isLines ? try line(text) : element(text)
+    }
+
+    private func element(_ text: ArraySlice<UInt8>) -> Result<JSONValue, RefusedObject> {
+        if text.count > ObjectLimits.bytes, ObjectText.leastBytes(text) > ObjectLimits.bytes {
+            return .failure(ObjectText.tooLarge(ObjectText.id(text)))
         }
         do throws(JSONError) {
-            return .success(
-                try JSONValue.parse(
-                    line,
-                    maximumDepth: ObjectLimits.levelsOfBody,
-                    maximumValues: ObjectLimits.valuesOfBody
-                )
-            )
+            let value = try ObjectText.value(text)
+            // Written anew it may be longer, or shorter; where neither matters it is not.
+            if body.count > ObjectLimits.bytes, text.count > ObjectLimits.bytes / 8,
+                value.bytes.count > ObjectLimits.bytes
+            {
+                return .failure(ObjectText.tooLarge(ObjectText.id(text)))
+            }
+            return .success(value)
         } catch {
-            return .failure(
-                RefusedObject(pointer: "", reason: "is not JSON: \(error.expected.rawValue)")
+            return .failure(Self.notJSON(error))
+        }
+    }
+
+    private static func notJSON(_ error: JSONError) -> RefusedObject {
+        RefusedObject(pointer: "", reason: "is not JSON: \(error.expected.rawValue)")
+    }
+
+    private mutating func line(
+        _ text: ArraySlice<UInt8>
+    ) throws -> Result<JSONValue, RefusedObject> {
+        guard text.count <= ObjectLimits.bytes else { return .failure(ObjectText.tooLarge(nil)) }
+        do throws(JSONError) {
+            let value = try JSONValue.parse(
+                Array(text),
+                maximumDepth: ObjectLimits.levelsOfBody,
+                maximumValues: valuesLeft
             )
+            valuesLeft -= ObjectText.values(value)
+            return .success(value)
+        } catch {
+            guard error.expected != .fewerValues else {
+                throw HTTPProblem(status: 413, detail: "the body has too many values")
+            }
+            return .failure(Self.notJSON(error))
         }
     }
 }

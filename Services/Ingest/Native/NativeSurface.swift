@@ -78,30 +78,35 @@ struct NativeSurface: Surface {
     ) async throws -> HTTPServerResponse {
         let caller = try await visit.admit(key: request)
         let type = try await intake.type(request.pathParameters["type"] ?? "", of: caller)
-        try intake.checkQuota(caller)
+        let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
-        try await request.decodeBody(of: intake)
-        try await intake.turns.begin(caller.appID)
-        let batch = try NativeBatch(request)
+        let mediaType = request.mediaType
+        let batch = try await intake.read(&request, admitted) { body in
+            try NativeBatch(body, mediaType: mediaType)
+        }
+        try admitted.begin(objects: batch.count, textBytes: request.body.count)
         var answer = NativeAnswer()
-        let block = try await check(batch, of: type, caller, &answer)
+        let block = try await check(batch, of: type, admitted, &answer)
         let count = block.count
         try await intake.write(
             IntakeWrite(block: consume block),
             objects: count,
             for: &request,
-            of: caller
+            admitted,
+            answerBytes: answer.byteCount
         )
         return answer.response
     }
 
     /// Sorts what can be kept from what cannot.
     private func check(
-        _ batch: NativeBatch,
+        _ batch: consuming NativeBatch,
         of type: KnownType,
-        _ caller: Caller,
+        _ admitted: AdmittedRequest,
         _ answer: inout NativeAnswer
     ) async throws -> KafkaRecordBlock {
+        let caller = admitted.caller
+        var work = try await admitted.beginWork()
         var block = KafkaRecordBlock(
             topic: intake.topics.ingest(type.name),
             headers: Intake.headers(
@@ -109,7 +114,7 @@ struct NativeSurface: Surface {
                 version: type.version,
                 receivedAt: .now()
             ),
-            count: batch.objects.count,
+            count: batch.count,
             sizeBytes: batch.sizeBytes
         )
         let reader = ObjectReader(
@@ -117,9 +122,9 @@ struct NativeSurface: Surface {
             checker: SchemaChecker(),
             isExtended: batch.isExtended
         )
-        var work = FairWork(of: caller.appID, in: intake.turns)
-        for (index, object) in batch.objects.enumerated() {
+        for index in 0..<batch.count {
             try await work.breathe()
+            let object = try batch.object(index)
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(try object.get())
                 guard answer.accept(id) else { continue }

@@ -113,19 +113,20 @@ struct SegmentSurface: Surface {
         _ kind: SegmentItem.Kind?
     ) async throws -> HTTPServerResponse {
         let caller = try await admit(request, visit)
-        try intake.checkQuota(caller)
+        let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
-        try await request.decodeBody(of: intake)
-        try await intake.turns.begin(caller.appID)
-        let items = try Self.items(of: request.body, kind)
+        let batch = try await intake.read(&request, admitted) { body in
+            try SegmentBatch(body, kind)
+        }
+        try admitted.begin(objects: batch.count, textBytes: request.body.count)
         var write = IntakeWrite()
         let types = try await types(of: caller)
-        let objects = try await check(items, kind, types, caller, into: &write)
+        let objects = try await check(batch, kind, types, admitted, into: &write)
         try await intake.write(
             write,
             objects: objects,
             for: &request,
-            of: caller
+            admitted
         )
         return .json(["success": true])
     }
@@ -145,25 +146,6 @@ struct SegmentSurface: Surface {
         return try await visit.admit(Proof(appKey: key))
     }
 
-    private static func items(
-        of body: [UInt8],
-        _ kind: SegmentItem.Kind?
-    ) throws -> [JSONValue] {
-        let value = try JSONValue.parse(
-            body,
-            maximumDepth: ObjectLimits.levelsOfBody,
-            maximumValues: ObjectLimits.valuesOfBody
-        )
-        guard let object = value.object else {
-            throw HTTPProblem(status: 400, detail: "the body must be an object")
-        }
-        if kind != nil { return [value] }
-        guard let items = object["batch"]?.array else {
-            throw HTTPProblem(status: 400, detail: "batch must be an array")
-        }
-        return items
-    }
-
     private func types(of caller: Caller) async throws -> [SegmentItem.Kind: KnownType] {
         var types: [SegmentItem.Kind: KnownType] = [:]
         for kind in SegmentItem.Kind.allCases {
@@ -174,17 +156,19 @@ struct SegmentSurface: Surface {
 
     /// - Returns: How many of the records are objects; the others are dead letters.
     private func check(
-        _ items: [JSONValue],
+        _ batch: SegmentBatch,
         _ kind: SegmentItem.Kind?,
         _ types: [SegmentItem.Kind: KnownType],
-        _ caller: Caller,
+        _ admitted: AdmittedRequest,
         into write: inout IntakeWrite
     ) async throws -> Int {
+        let caller = admitted.caller
+        var work = try await admitted.beginWork()
         let (now, checker) = (Instant.now(), SchemaChecker())
         var objects = 0
-        var work = FairWork(of: caller.appID, in: intake.turns)
-        for item in items {
+        for index in 0..<batch.count {
             try await work.breathe()
+            let item = try batch.item(index)
             do throws(RefusedObject) {
                 let item = try SegmentItem(item, kind)
                 guard let type = types[item.kind] else { continue }

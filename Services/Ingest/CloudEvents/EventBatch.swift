@@ -1,0 +1,101 @@
+import HTTPServer
+import JSON
+
+/// The events of one request, as they stand in its body. Each becomes a value when it is asked for, and
+/// only for as long.
+struct EventBatch: Sendable {
+    enum Mode: Sendable { case binary, structured, batched }
+
+    private let mode: Mode
+    private let body: [UInt8]
+    /// Where they stand; of a binary one the body is the data.
+    private let places: [Range<Int>]
+    /// Of data that are coded within an event, all together.
+    private var valuesLeft = ObjectLimits.valuesOfBody
+
+    var count: Int { places.count }
+
+    /// What attributes take beside the data, at most.
+    private static let envelopeBytes = 32 << 10
+
+    /// - Throws: 415 for what is no event, or one in another format than JSON.
+    static func mode(of request: HTTPServerRequest) throws -> Mode {
+        let type = request.mediaType
+        if type.hasPrefix("application/cloudevents-batch") {
+            guard type == "application/cloudevents-batch+json" else { throw otherFormat }
+            return .batched
+        }
+        if type.hasPrefix("application/cloudevents") {
+            guard type == "application/cloudevents+json" || type == "application/cloudevents" else {
+                throw otherFormat
+            }
+            return .structured
+        }
+        if request.header("ce-specversion") != nil || request.header("ce-id") != nil {
+            return .binary
+        }
+        throw otherFormat
+    }
+
+    private static let otherFormat = HTTPProblem(
+        status: 415,
+        detail: "an event has headers ce-id, ce-source, ce-type and ce-specversion, or is"
+            + " application/cloudevents+json, or several application/cloudevents-batch+json"
+    )
+
+    /// - Throws: 400 for a batch that is none, 413 for more than the route takes.
+    init(_ body: [UInt8], _ mode: Mode) throws {
+        self.body = body
+        self.mode = mode
+        var (found, isArray): ([Range<Int>], Bool) = ([0..<body.count], true)
+        if mode != .binary {
+            try JSONReader.visit(
+                body,
+                maximumDepth: ObjectLimits.levelsOfBody,
+                maximumValues: ObjectLimits.valuesOfBody
+            ) { reader throws(JSONError) in
+                guard mode == .batched else {
+                    found = [try reader.slice()]
+                    return
+                }
+                found = []
+                isArray = try reader.array { element throws(JSONError) in
+                    let place = try element.slice()
+                    if found.count <= ObjectLimits.objects { found.append(place) }
+                }
+            }
+        }
+        guard isArray else {
+            throw HTTPProblem(status: 400, detail: "a batch must be an array of events")
+        }
+        guard found.count <= ObjectLimits.objects else {
+            throw HTTPProblem(
+                status: 413,
+                detail: "a batch has at most \(ObjectLimits.objects) events"
+            )
+        }
+        places = found
+    }
+
+    /// One of them; a binary one has the headers of `request`.
+    mutating func event(
+        _ index: Int,
+        of request: HTTPServerRequest
+    ) throws(RefusedObject) -> IncomingEvent {
+        let text = body[places[index]]
+        let most = ObjectLimits.bytes + Self.envelopeBytes
+        if text.count > most, ObjectText.leastBytes(text) > most {
+            throw ObjectText.tooLarge(nil)
+        }
+        guard mode != .binary else {
+            return try IncomingEvent(binary: request)
+        }
+        let value: JSONValue
+        do throws(JSONError) {
+            value = try ObjectText.value(text)
+        } catch {
+            throw RefusedObject(pointer: "", reason: "is not JSON: \(error.expected.rawValue)")
+        }
+        return try IncomingEvent(structured: value, valuesLeft: &valuesLeft)
+    }
+}

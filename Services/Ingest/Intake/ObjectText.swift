@@ -1,0 +1,81 @@
+import JSON
+import PushCore
+
+/// What of an object's text is known without making a value of it.
+enum ObjectText {
+    /// How many bytes at least it has when it is written compactly: its brackets, commas, colons and
+    /// quotes, and one of each other value. What stands in strings is left out, so that few bytes of a
+    /// string may be many of its escapes.
+    static func leastBytes(_ text: ArraySlice<UInt8>) -> Int {
+        var count = 0
+        var isInString = false
+        var isEscaped = false
+        var isInWord = false
+        for byte in text {
+            if isInString {
+                if isEscaped {
+                    isEscaped = false
+                } else if byte == UInt8(ascii: "\\") {
+                    isEscaped = true
+                } else if byte == UInt8(ascii: "\"") {
+                    isInString = false
+                    count += 1
+                }
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: "\""):
+                isInString = true
+                isInWord = false
+                count += 1
+            case UInt8(ascii: "{"), UInt8(ascii: "}"), UInt8(ascii: "["), UInt8(ascii: "]"),
+                UInt8(ascii: ","), UInt8(ascii: ":"):
+                isInWord = false
+                count += 1
+            case 0x20, 0x09, 0x0A, 0x0D: isInWord = false
+            default:
+                if !isInWord { count += 1 }
+                isInWord = true
+            }
+        }
+        return count
+    }
+
+    /// The `_id` of an object, where it can be used.
+    static func id(_ text: ArraySlice<UInt8>) -> String? {
+        var id: String?
+        try? JSONReader.visit(Array(text), maximumDepth: ObjectLimits.levelsOfBody) {
+            reader throws(JSONError) in
+            try reader.object { key, reader throws(JSONError) in
+                if key.isEqual(to: "_id") { id = try reader.string() }
+            }
+        }
+        return id.flatMap(IngestID.canonical)
+    }
+
+    /// Reads an object that stands in a body which was looked through as a whole.
+    static func value(_ text: ArraySlice<UInt8>) throws(JSONError) -> JSONValue {
+        try JSONValue.parse(
+            Array(text),
+            maximumDepth: ObjectLimits.levelsOfBody,
+            maximumValues: ObjectLimits.valuesOfBody
+        )
+    }
+
+    /// How many values there are in one, itself among them.
+    static func values(_ value: JSONValue) -> Int {
+        switch value {
+        case .null, .bool, .integer, .double, .number, .string: 1
+        case .array(let elements): elements.reduce(1) { $0 + values($1) }
+        case .object(let members): members.reduce(1) { $0 + values($1.value) }
+        }
+    }
+
+    static func tooLarge(_ id: String?) -> RefusedObject {
+        RefusedObject(
+            id: id,
+            pointer: "",
+            reason: "an object has at most \(ObjectLimits.bytes) bytes"
+        )
+    }
+}

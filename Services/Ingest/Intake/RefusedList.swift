@@ -1,0 +1,25 @@
+import JSON
+
+/// What is told of the objects of a request that are refused, as the text that it is answered with.
+struct RefusedList: Sendable {
+    private var text: [UInt8] = []
+
+    var isEmpty: Bool { text.isEmpty }
+    var byteCount: Int { text.count }
+
+    mutating func add(_ object: RefusedObject, at index: Int) {
+        if !text.isEmpty { text.append(UInt8(ascii: ",")) }
+        var json: JSONObject = ["index": JSONValue(index)]
+        json["_id"] = object.id.map(JSONValue.string)
+        json["pointer"] = .string(object.pointer)
+        json["reason"] = .string(object.reason)
+        json.write(into: &text)
+    }
+
+    /// Appends them, an array of JSON.
+    func write(into bytes: inout [UInt8]) {
+        bytes.append(UInt8(ascii: "["))
+        bytes.append(contentsOf: text)
+        bytes.append(UInt8(ascii: "]"))
+    }
+}
