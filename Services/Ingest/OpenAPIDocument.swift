@@ -119,18 +119,20 @@ enum OpenAPIDocument {
                 ]
             ),
         ]
-        for path in ["batch", "b", "track", "identify", "group", "page", "screen", "alias"]
+        for path in ["batch", "b", "import", "track", "identify", "group", "page", "screen", "alias"]
             + ["t", "i", "g", "p", "s", "a"]
         {
-            let isBatch = path == "batch" || path == "b"
+            let isBatch = ["batch", "b", "import"].contains(path)
             paths["/v1/" + path] = post(
                 isBatch ? "Takes in a batch of Segment's calls" : "Takes in one of them",
                 segment,
                 content: ["application/json": ["schema": ["type": "object"]]]
             )
         }
-        for action in ["insertOne", "insertMany"] {
-            paths["/app/{appId}/endpoint/data/v1/action/" + action] = post(
+        for (version, action) in ["v1", "beta"].flatMap({ version in
+            ["insertOne", "insertMany"].map { (version, $0) }
+        }) {
+            paths["/app/{appId}/endpoint/data/\(version)/action/" + action] = post(
                 "Atlas' \(action)",
                 atlas,
                 content: [

@@ -402,24 +402,28 @@ private struct ObjectMaker {
         var body: JSONObject = ["batch": happens(3) ? value() : .array(items)]
         if happens(20) { body["writeKey"] = happens(50) ? .string(app.appKey) : value() }
         return Request(
-            path: one(["/v1/batch", "/v1/b"]),
+            path: one(["/v1/batch", "/v1/b", "/v1/import/"]),
             type: "application/json",
             body: body.bytes
         )
+    }
+
+    /// An object whose neighbours say nothing of it.
+    private mutating func lone() -> JSONObject {
+        var object = family()[0]
+        if let name = object["deviceId"]?.string?.components(separatedBy: " of ").first {
+            object["deviceId"] = .string(name + " of 1")
+        }
+        return object
     }
 
     private mutating func cloudEvents() -> Request {
         let json = "application/cloudevents+json"
         switch some(0..<3) {
         case 0:
-            let object = family()[0]
-            var lone = object
-            if let name = object["deviceId"]?.string?.components(separatedBy: " of ").first {
-                lone["deviceId"] = .string(name + " of 1")
-            }
-            return Request(path: "/events", type: json, body: event(lone).bytes)
+            return Request(path: "/events", type: json, body: event(lone()).bytes)
         case 1:
-            let events = family().map { JSONValue.object(event($0)) }
+            let events = (0..<some(1..<6)).map { _ in JSONValue.object(event(lone())) }
             return Request(
                 path: "/events",
                 type: "application/cloudevents-batch+json",

@@ -176,15 +176,26 @@ def cloudevents():
         sent("WeatherSensor", one.get_id())
     check("an empty batch", post(batched, b"[]"), (204, None))
 
-    # All or nothing.
+    # A bad one is its own error, its neighbours are stored.
     bad = event({"deviceId": 7})
-    status, answer = batch(event(), bad, event())
+    good = [event(), event(), event()]
+    status, answer = batch(good[0], bad, good[1])
     check("a batch with a bad one", status, 400)
+    check("what is accepted", answer["accepted"], [one.get_id() for one in good[:2]])
     check("what is refused", [(one["index"], one["_id"], one["pointer"]) for one in answer["refused"]],
           [(1, bad.get_id(), "/deviceId")])
-    status, answer = batch(event(), event(type="Nobody.Declared"))
+    status, answer = batch(good[2], event(type="Nobody.Declared"))
     check("a batch with an unknown type", status, 404)
     check("which", [one["index"] for one in answer["refused"]], [1])
+    lone, neighbour = event(), event()
+    broken = to_structured_event(lone).body.replace(b"WX1278UIT", b"\\ud83d")
+    check("it is broken", b"\\ud83d" in broken)
+    status, answer = post(batched, b"[" + broken + b"," + to_structured_event(neighbour).body + b"]")
+    check("a batch with a lone surrogate", status, 400)
+    check("where it is", [(one["index"], one["pointer"]) for one in answer["refused"]],
+          [(0, "/data/deviceId")])
+    for one in good + [neighbour]:
+        sent("WeatherSensor", one.get_id())
     message = to_binary_event(event(type="Nobody.Declared"))
     check("an unknown type", post(message.headers, message.body)[0], 404)
 

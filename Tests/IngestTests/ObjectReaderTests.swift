@@ -113,6 +113,7 @@ struct ObjectReaderTests {
              "decimal": {"$numberDecimal": "29.65"}, "plain": {"a": [{"$numberInt": "1"}]},
              "date": {"$date": {"$numberLong": "1700000000123"}},
              "text": {"$date": "2026-11-25T05:00:00Z"},
+             "stamp": {"$timestamp": {"t": 1700000000, "i": 1}},
              "uuid": {"$binary": {"base64": "D4+tW9nLRp+hZXCGdyiVDg==", "subType": "04"}}}
             """,
             isExtended: true
@@ -121,6 +122,7 @@ struct ObjectReaderTests {
             "_id": "507f1f77bcf86cd799439011", "int": 2, "long": 9_007_199_254_740_993,
             "double": 66.7, "decimal": "29.65", "plain": ["a": [1]],
             "date": "2023-11-14T22:13:20.123Z", "text": "2026-11-25T05:00:00Z",
+            "stamp": "2023-11-14T22:13:20.000Z",
             "uuid": "0f8fad5b-d9cb-469f-a165-70867728950e",
         ]
         #expect(JSONValue.object(object) == wanted)
@@ -131,7 +133,10 @@ struct ObjectReaderTests {
         arguments: [
             #"{"$numberInt": "2147483648"}"#, #"{"$numberDouble": "NaN"}"#, #"{"$date": "today"}"#,
             #"{"$oid": "12"}"#, #"{"$code": "x"}"#, #"{"$numberLong": 3}"#,
-            #"{"$date": {"$numberLong": "9223372036854775807"}}"#,
+            #"{"$date": {"$numberLong": "9223372036854775807"}}"#, #"{"$minKey": 1}"#,
+            #"{"$numberDouble": "Infinity"}"#, #"{"$timestamp": {"t": -1, "i": 1}}"#,
+            #"{"$timestamp": {"t": 1, "i": 4294967296}}"#, #"{"$maxKey": 1}"#,
+            #"{"$regularExpression": {"pattern": "x", "options": ""}}"#, #"{"$undefined": true}"#,
         ]
     )
     func brokenWrappers(_ wrapper: String) throws {

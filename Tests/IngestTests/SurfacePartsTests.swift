@@ -155,6 +155,56 @@ struct SurfacePartsTests {
         #expect(try JSONValue.parse(NativeAnswer().response.body) == empty)
     }
 
+    // MARK: One object that cannot be read
+
+    private static let id = "507f1f77bcf86cd799439011"
+
+    @Test(
+        "What cannot be read is that object's error with its place, and its neighbours are read",
+        arguments: [
+            (#"{"_id": "507F1F77BCF86CD799439011", "a": [1, {"b": "\ud83d"}]}"#, "/a/1/b", id),
+            (#"{"a": NaN, "_id": "507f1f77bcf86cd799439011"}"#, "/a", id),
+            (#"{"x~/y": [-Infinity]}"#, "/x~0~1y/0", nil),
+            ("{\"a\": \"\(String(repeating: "\u{301}", count: 3000))\"}", "/a", nil),
+            (
+                String(repeating: #"{"a":"#, count: 600) + "1" + String(repeating: "}", count: 600),
+                "/a/a/a/a", nil
+            ),
+            ("{\"a\": \"tab\t\"}", "/a", nil),
+        ]
+    )
+    func oneUnreadable(_ object: String, _ pointer: String, _ id: String?) throws {
+        func check(_ batch: NativeBatch) throws {
+            var batch = batch
+            #expect(batch.count == 3)
+            #expect(try batch.object(0).get() == ["a": 1])
+            #expect(try batch.object(2).get() == ["a": 2])
+            let second = try batch.object(1)
+            let refused = #expect(throws: RefusedObject.self) { try second.get() }
+            #expect(refused?.pointer == pointer)
+            #expect(refused?.id == id)
+        }
+        try check(try Self.batch("[{\"a\": 1}, \(object), {\"a\": 2}]"))
+        try check(try Self.batch("{\"a\": 1}\n\(object)\n{\"a\": 2}", "application/x-ndjson"))
+        var batch = try Self.batch(object)
+        let alone = try batch.object(0)
+        #expect(throws: RefusedObject.self) { try alone.get() }
+    }
+
+    @Test("A body that is read object by object has no more values than one that is read at once")
+    func valuesOfPieces() {
+        let many = "[" + Array(repeating: "1", count: 150_000).joined(separator: ",") + "]"
+        func status(_ body: String) -> Int {
+            do {
+                var batch = try Self.batch(body)
+                for index in 0..<batch.count { _ = try batch.object(index) }
+                return 200
+            } catch { return (error as? HTTPProblem)?.status ?? 500 }
+        }
+        #expect(status("[{\"a\": NaN}, \(many)]") == 200)
+        #expect(status("[{\"a\": NaN}, \(many), \(many)]") == 413)
+    }
+
     // MARK: Segment
 
     @Test("A batch of more items than any good one has is 413, and no items are a success")
@@ -174,6 +224,72 @@ struct SurfacePartsTests {
                 try SegmentBatch(Array(body.utf8), nil)
             }
             #expect(wrong?.status == 400)
+        }
+    }
+
+    private static func calls(_ body: String, _ kind: SegmentItem.Kind? = nil) throws
+        -> SegmentBatch
+    {
+        try SegmentBatch(Array(body.utf8), kind)
+    }
+
+    @Test("What a batch says of all items completes each, and an item's own wins")
+    func sharedMembers() throws {
+        let batch = try Self.calls(
+            #"""
+            {"batch": [{"type": "track"},
+                {"type": "track", "context": {"ip": "1.1.1.1", "library": null}, "sentAt": "own",
+                    "integrations": {"All": true}},
+                {"type": "track", "context": "odd", "integrations": null}],
+             "context": {"library": {"name": "ruby"}, "ip": "2.2.2.2"},
+             "integrations": {"All": false, "Mixpanel": true}, "sentAt": "2026-11-25T08:00:00Z"}
+            """#
+        )
+        let items = try (0..<batch.count).map { index in
+            batch.completed(try #require(try batch.item(index).get().object))
+        }
+        let shared: JSONObject = [
+            "context": ["library": ["name": "ruby"], "ip": "2.2.2.2"],
+            "integrations": ["All": false, "Mixpanel": true], "sentAt": "2026-11-25T08:00:00Z",
+        ]
+        for (name, value) in shared { #expect(items[0][name] == value) }
+        #expect(items[1]["context"] == ["ip": "1.1.1.1", "library": .null])
+        #expect(items[1]["integrations"] == ["All": true, "Mixpanel": true])
+        #expect(items[1]["sentAt"] == "own")
+        #expect(items[2]["context"] == "odd")
+        #expect(items[2]["integrations"] == shared["integrations"])
+    }
+
+    @Test("What a batch says of all items is bounded, times the items")
+    func sharedBytes() {
+        let context = "\"context\": {\"x\": \"\(String(repeating: "x", count: 40_000))\"}"
+        func status(_ items: Int) -> Int {
+            let list = Array(repeating: "{}", count: items).joined(separator: ",")
+            do {
+                _ = try Self.calls("{\"batch\": [\(list)], \(context)}")
+                return 200
+            } catch { return (error as? HTTPProblem)?.status ?? 500 }
+        }
+        #expect(status(100) == 200)
+        #expect(status(200) == 413)
+    }
+
+    @Test("An item that cannot be read is kept as it came, without the write key")
+    func unreadItem() throws {
+        let batch = try Self.calls(
+            #"{"batch": [{"type": "track", "x": "\ud83d"}, {"type": "page"}], "sentAt": "now"}"#
+        )
+        #expect(batch.count == 2)
+        #expect(batch.unread(0) == Array(#"{"type": "track", "x": "\ud83d"}"#.utf8))
+        #expect(throws: RefusedObject.self) { try batch.item(0).get() }
+        #expect(batch.completed(["type": "page"])["sentAt"] == "now")
+        let single = try Self.calls(#"{"writeKey": "secret", "event": "\ud83d"}"#, .track)
+        #expect(single.count == 1)
+        #expect(single.unread(0) == Array(#"{"event":"\ud83d"}"#.utf8))
+        for body in [
+            "", "5", "[]", "{", #"{"batch": {"a": NaN}"#, #"{"batch": 1}"#, #"{"a": NaN}"#,
+        ] {
+            #expect(throws: (any Error).self) { try Self.calls(body) }
         }
     }
 
@@ -258,12 +374,40 @@ struct SurfacePartsTests {
             [
                 "ce-id": "1", "ce-source": "caf%C3%A9", "ce-type": "Thing",
                 "ce-specversion": "1.0", "ce-note": "100%é",
+                "Content-Type": "application/x-www-form-urlencoded",
             ],
             #"{"a": 1}"#
         )
         #expect(event.source == "café")
         #expect(event.attributes.first { $0.name == "note" }?.value == "100%é")
         #expect(event.data == ["a": 1])
+    }
+
+    @Test(
+        "A header's value is unquoted first, then percent-decoded; raw characters are taken as they are",
+        arguments: [
+            ("Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"), (#""a \"b\" %C3%A9""#, #"a "b" é"#),
+            (#""a\\b""#, #"a\b"#), (#""100%25""#, "100%"), ("100%", "100%"), ("%zz %4", "%zz %4"),
+            (#"s "q" % é 🐎"#, #"s "q" % é 🐎"#), ("s%20 \"q\" \u{E9}", "s%20 \"q\" \u{E9}"),
+            ("%FF", "%FF"), (#"""#, #"""#), (#""""#, ""), ("", ""), ("a%2", "a%2"),
+        ]
+    )
+    func headerValues(_ value: String, _ expected: String) {
+        #expect(Array(IncomingEvent.unescaped(value).utf8) == Array(expected.utf8))
+    }
+
+    @Test("An event without data is the object that its id names")
+    func withoutData() throws {
+        let head: HTTPHeaders = [
+            "ce-id": "1", "ce-source": "/s", "ce-type": "Thing", "ce-specversion": "1.0",
+            "ce-time": "2025-12-31T23:00:00.123456789Z",
+        ]
+        #expect(try Self.event(head, "").data == [:])
+        #expect(
+            try IncomingEvent(
+                structured: ["specversion": "1.0", "id": "1", "source": "/s", "type": "Thing"]
+            ).data == [:]
+        )
     }
 
     @Test("A needed attribute that is missing, or data that is no object, names its place")
@@ -279,7 +423,7 @@ struct SurfacePartsTests {
         let base = #""specversion": "1.0", "source": "s", "type": "Thing""#
         #expect(try pointer("{\(base), \"id\": \"1\", \"data\": {}}") == nil)
         #expect(try pointer("{\(base), \"data\": {}}") == "/id")
-        #expect(try pointer("{\(base), \"id\": \"1\"}") == "/data")
+        #expect(try pointer("{\(base), \"id\": \"1\"}") == nil)
         #expect(try pointer("{\(base), \"id\": \"1\", \"data\": \"x\"}") == "/data")
         #expect(try pointer("{\(base), \"id\": \"1\", \"time\": \"now\", \"data\": {}}") == "/time")
         #expect(try pointer("{\(base), \"id\": \"1\", \"Bad\": 1, \"data\": {}}") == "/Bad")
@@ -337,6 +481,23 @@ struct SurfacePartsTests {
         } catch {
             Issue.record("\(error)")
         }
+    }
+
+    @Test("A document that cannot be read is named by its place")
+    func unreadDocument() {
+        let head = #""dataSource": "s", "database": "d", "collection": "c""#
+        func place(_ body: String, isMany: Bool) -> String? {
+            do {
+                _ = try AtlasInsert(Array(body.utf8), isMany: isMany)
+                return nil
+            } catch { return (error as? RefusedDocument).map { $0.place + $0.object.pointer } }
+        }
+        #expect(
+            place(#"{\#(head), "documents": [{}, {"a": "\udc00"}]}"#, isMany: true)
+                == "documents[1]/a"
+        )
+        #expect(place(#"{\#(head), "document": {"a": NaN}}"#, isMany: false) == "document/a")
+        #expect(place(#"{\#(head), "documents": [{}], "x": NaN}"#, isMany: true) == nil)
     }
 
     @Test("A slash too many is the same path, and never a redirect")

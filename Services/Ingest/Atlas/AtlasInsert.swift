@@ -13,7 +13,12 @@ struct AtlasInsert: Sendable {
 
     /// - Throws: 400 that names the field, 413 for too many documents.
     init(_ body: [UInt8], isMany: Bool) throws {
-        let fields = try Fields(body)
+        let fields: Fields
+        do {
+            fields = try Fields(body)
+        } catch let error as JSONError {
+            throw Self.refused(body, isMany: isMany, after: error) ?? error
+        }
         // They name where it went in Atlas; here the app and the type do.
         for (name, text) in [
             ("dataSource", fields.dataSource), ("database", fields.database),
@@ -41,6 +46,36 @@ struct AtlasInsert: Sendable {
             }
             places = [document]
         }
+    }
+
+    /// Names the document for which the body is rejected, if it is one.
+    private static func refused(
+        _ body: [UInt8],
+        isMany: Bool,
+        after error: JSONError
+    ) -> (any Error)? {
+        let name = isMany ? "documents" : "document"
+        guard CutBody.isPossible(after: error),
+            let place = JSONSlices.members(of: body, limit: ObjectLimits.valuesOfBody)?
+                .last(where: { $0.key == name })?.value,
+            let places = try? CutBody.places(
+                body,
+                in: place,
+                limit: ObjectLimits.objects,
+                after: error
+            )
+        else { return nil }
+        for (index, place) in places.enumerated() {
+            do throws(JSONError) {
+                _ = try ObjectText.value(body[place])
+            } catch {
+                return RefusedDocument(
+                    place: isMany ? "documents[\(index)]" : name,
+                    object: CutBody.refused(body, place, error)
+                )
+            }
+        }
+        return nil
     }
 
     /// - Throws: `RefusedObject` for one that is too large.

@@ -16,7 +16,8 @@ import PushStorage
 struct AtlasSurface: Surface {
     let intake: Intake
 
-    private static let base = "/app/:appId/endpoint/data/v1/action/"
+    /// Version 1, and the name that it had before.
+    private static let bases = ["v1", "beta"].map { "/app/:appId/endpoint/data/\($0)/action/" }
 
     private enum Action: String, CaseIterable {
         case insertOne, insertMany
@@ -33,7 +34,9 @@ struct AtlasSurface: Surface {
         return path == "/app" || path.hasPrefix("/app/")
     }
 
-    private static let patterns = (Action.allCases.map(\.rawValue) + others).map { base + $0 }
+    private static let patterns = bases.flatMap { base in
+        (Action.allCases.map(\.rawValue) + others).map { base + $0 }
+    }
 
     var cors: CORS? {
         CORS(
@@ -57,12 +60,12 @@ struct AtlasSurface: Surface {
         _ name: String,
         _ handler: @escaping @Sendable (HTTPServerRequest, Visit) async throws -> HTTPServerResponse
     ) -> [SurfaceRoute] {
-        let path = Self.base + name
-        return IngestPath.variants(path).map { pattern in
+        let action = Self.bases[0] + name
+        return Self.bases.flatMap { IngestPath.variants($0 + name) }.map { pattern in
             SurfaceRoute(
                 .post,
                 pattern,
-                action: pattern == path ? nil : "POST \(path)",
+                action: pattern == action ? nil : "POST \(action)",
                 appName: "appId",
                 maximumBodyBytes: ObjectLimits.bodyBytes,
                 handler: .anybody(handler)
@@ -170,10 +173,12 @@ struct AtlasSurface: Surface {
         isExtended && id.utf8.count == 24 ? ["$oid": .string(id)] : .string(id)
     }
 
-    /// By `apiKey`, which is the app key, or what the other ways in take; of the app of the path.
+    /// By `apiKey`, which is the app key, or what the other ways in take; of the app of the path. The
+    /// page that made Atlas' snippets spelt it `api-key`.
     private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
         let caller: Caller
-        if let key = request.header("apikey"), !key.isEmpty {
+        let keys = ["apikey", "api-key"].lazy.compactMap { request.header($0) }
+        if let key = keys.first(where: { !$0.isEmpty }) {
             caller = try await visit.admit(Proof(appKey: key))
         } else {
             caller = try await visit.admit(key: request)

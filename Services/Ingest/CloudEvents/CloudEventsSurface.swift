@@ -11,7 +11,8 @@ import PushStorage
 /// CloudEvents 1.0 over HTTP, at `/events`: binary, structured and batched, with the handshake of
 /// webhooks. An event's `type` is a declared type, its `data` the object.
 ///
-/// Success is 204. A batch is kept whole or not at all. One value a loop.
+/// Success is 204. Of a batch the events that can be stored are stored, and 400 names the others. One
+/// value a loop.
 struct CloudEventsSurface: Surface {
     let intake: Intake
 
@@ -55,7 +56,6 @@ struct CloudEventsSurface: Surface {
     }
 
     func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
-        if let refused = error as? RefusedEvents { return refused.response }
         return HTTPProblem(ofIntake: error).map(HTTPServerResponse.problem)
     }
 
@@ -88,27 +88,30 @@ struct CloudEventsSurface: Surface {
             try EventBatch(body, mode)
         }
         try admitted.begin(objects: batch.count, textBytes: request.body.count)
-        let write = try await check(batch, request, admitted)
+        var answer = EventsAnswer()
+        let write = try await check(batch, request, admitted, &answer)
         try await intake.write(
             write,
             objects: write.recordCount,
             for: &request,
-            admitted
+            admitted,
+            answerBytes: answer.byteCount
         )
-        return .empty(204)
+        return answer.response
     }
 
-    /// - Throws: `RefusedEvents` where any cannot be kept: then none is.
+    /// Sorts the events that can be stored from those that cannot.
     private func check(
         _ batch: EventBatch,
         _ request: HTTPServerRequest,
-        _ admitted: AdmittedRequest
+        _ admitted: AdmittedRequest,
+        _ answer: inout EventsAnswer
     ) async throws -> IntakeWrite {
         guard batch.count > 0 else { return IntakeWrite() }
         let types = try await intake.types(of: admitted.caller)
         let caller = admitted.caller
         var work = try await admitted.beginWork()
-        var (batch, write, refused) = (batch, IntakeWrite(), RefusedEvents())
+        var (batch, write) = (batch, IntakeWrite())
         let (now, checker) = (Instant.now(), SchemaChecker())
         for index in 0..<batch.count {
             try await work.breathe()
@@ -117,22 +120,22 @@ struct CloudEventsSurface: Surface {
                 event = try batch.event(index, of: request)
             } catch {
                 intake.figures.refused(.malformed)
-                refused.add(error, at: index)
+                answer.refuse(error, at: index)
                 continue
             }
             guard let type = types[event.type] else {
                 intake.figures.refused(.unknownType)
-                refused.addUnknownType(at: index)
+                answer.refuseUnknownType(at: index)
                 continue
             }
             do throws(RefusedObject) {
-                write.singles.append(try record(of: event, type, checker, caller, now))
+                let (id, record) = try record(of: event, type, checker, caller, now)
+                if answer.accept(id) { write.singles.append(record) }
             } catch {
                 intake.figures.refused(error)
-                refused.add(error, at: index)
+                answer.refuse(error, at: index)
             }
         }
-        if !refused.isEmpty { throw refused }
         return write
     }
 
@@ -142,53 +145,59 @@ struct CloudEventsSurface: Surface {
         _ checker: SchemaChecker,
         _ caller: Caller,
         _ now: Instant
-    ) throws(RefusedObject) -> KafkaOutgoing {
+    ) throws(RefusedObject) -> (id: String, record: KafkaOutgoing) {
         let reader = ObjectReader(type: type, checker: checker, isExtended: event.isExtended)
         let (id, kept) = try reader.read(event.data) { event.objectID }
         let value = JSONValue.object(kept).bytes
         guard value.count <= ObjectLimits.bytes else { throw ObjectText.tooLarge(id) }
         let headers = Intake.headers(app: caller.appID, version: type.version, receivedAt: now)
-        return KafkaOutgoing(
+        let record = KafkaOutgoing(
             topic: intake.topics.ingest(type.name),
             key: Array(id.utf8),
             value: value,
             headers: headers
                 + event.attributes.map { KafkaHeader(name: "ce_" + $0.name, value: $0.value) }
         )
+        return (id, record)
     }
 }
 
-/// Events of which nothing is kept, and why.
-struct RefusedEvents: Error, Sendable {
-    private var refused = RefusedList()
+/// Says which events of a request are stored, and why the others are not.
+struct EventsAnswer: Sendable {
+    private var objects = NativeAnswer()
     private var areTypesUnknown = false
     private var areOthersWrong = false
 
-    var isEmpty: Bool { refused.isEmpty }
+    var byteCount: Int { objects.byteCount }
 
-    mutating func add(_ object: RefusedObject, at index: Int) {
+    /// - Returns: Whether it is the first of its id in this request.
+    mutating func accept(_ id: String) -> Bool { objects.accept(id) }
+
+    mutating func refuse(_ object: RefusedObject, at index: Int) {
         areOthersWrong = true
-        refused.add(object, at: index)
+        objects.refuse(object, at: index)
     }
 
-    mutating func addUnknownType(at index: Int) {
+    mutating func refuseUnknownType(at index: Int) {
         areTypesUnknown = true
-        let object = RefusedObject(pointer: "/type", reason: "the app has no such type")
-        refused.add(object, at: index)
+        objects.refuse(
+            RefusedObject(pointer: "/type", reason: "the app has no such type"),
+            at: index
+        )
     }
 
-    /// 404 where all that is wrong is a type that nobody declared, else 400.
+    /// 204 if all are stored. Else 400, or 404 if unknown types are all that is wrong, with the lists
+    /// of the native answer.
     var response: HTTPServerResponse {
+        guard areTypesUnknown || areOthersWrong else { return .empty(204) }
         let status = areTypesUnknown && !areOthersWrong ? 404 : 400
-        let head = #"{"title":"\#(statusText(status))","status":\#(status),"#
-        let lists = #""detail":"nothing of it is kept","accepted":[],"duplicates":[],"refused":"#
-        var body = Array((head + lists).utf8)
-        refused.write(into: &body)
-        body.append(UInt8(ascii: "}"))
+        let detail = "the events in `refused` are not stored; a repeat is refused again"
+        let head =
+            #"{"title":"\#(statusText(status))","status":\#(status),"detail":"\#(detail)","#
         return HTTPServerResponse(
             status: status,
             headers: ["Content-Type": "application/problem+json"],
-            body: body
+            body: objects.body(after: head)
         )
     }
 }

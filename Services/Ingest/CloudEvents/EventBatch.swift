@@ -10,7 +10,9 @@ struct EventBatch: Sendable {
     private let body: [UInt8]
     /// Where they stand; of a binary one the body is the data.
     private let places: [Range<Int>]
-    /// Of data that are coded within an event, all together.
+    /// Whether the events were found without reading them, because one cannot be read.
+    private var isCut = false
+    /// Of data that are coded within an event, and of events that were not read as a whole, together.
     private var valuesLeft = ObjectLimits.valuesOfBody
 
     var count: Int { places.count }
@@ -49,20 +51,27 @@ struct EventBatch: Sendable {
         self.mode = mode
         var (found, isArray): ([Range<Int>], Bool) = ([0..<body.count], true)
         if mode != .binary {
-            try JSONReader.visit(
-                body,
-                maximumDepth: ObjectLimits.levelsOfBody,
-                maximumValues: ObjectLimits.valuesOfBody
-            ) { reader throws(JSONError) in
-                guard mode == .batched else {
-                    found = [try reader.slice()]
-                    return
+            do throws(JSONError) {
+                try JSONReader.visit(
+                    body,
+                    maximumDepth: ObjectLimits.levelsOfBody,
+                    maximumValues: ObjectLimits.valuesOfBody
+                ) { reader throws(JSONError) in
+                    guard mode == .batched else {
+                        found = [try reader.slice()]
+                        return
+                    }
+                    found = []
+                    isArray = try reader.array { element throws(JSONError) in
+                        let place = try element.slice()
+                        if found.count <= ObjectLimits.objects { found.append(place) }
+                    }
                 }
-                found = []
-                isArray = try reader.array { element throws(JSONError) in
-                    let place = try element.slice()
-                    if found.count <= ObjectLimits.objects { found.append(place) }
-                }
+            } catch {
+                found = try CutBody.places(body, limit: ObjectLimits.objects, after: error)
+                isArray = mode == .structured || found != [body.indices]
+                if mode == .structured, found != [body.indices] { throw error }
+                isCut = true
             }
         }
         guard isArray else {
@@ -92,10 +101,11 @@ struct EventBatch: Sendable {
         }
         let value: JSONValue
         do throws(JSONError) {
-            value = try ObjectText.value(text)
+            value = try ObjectText.value(text, maximumValues: isCut ? valuesLeft : .max)
         } catch {
-            throw RefusedObject(pointer: "", reason: "is not JSON: \(error.expected.rawValue)")
+            throw CutBody.refused(body, places[index], error)
         }
+        if isCut { valuesLeft -= ObjectText.values(value) }
         return try IncomingEvent(structured: value, valuesLeft: &valuesLeft)
     }
 }

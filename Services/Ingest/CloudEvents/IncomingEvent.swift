@@ -65,7 +65,8 @@ struct IncomingEvent: Sendable {
         } else {
             data = envelope["data"] ?? .null
         }
-        try self.init(attributes, data, contentType)
+        // An event may be without data: then its id is all that is stored.
+        try self.init(attributes, data.isNull ? [:] : data, contentType)
     }
 
     // MARK: Binary
@@ -85,16 +86,21 @@ struct IncomingEvent: Sendable {
             }
             attributes.append((name, Self.unescaped(field.value)))
         }
-        let contentType = request.header("content-type") ?? ""
+        // Java's HttpURLConnection says this of every body for which no type was set.
+        let named = request.header("content-type") ?? ""
+        let contentType = Self.mediaType(named) == "application/x-www-form-urlencoded" ? "" : named
         if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
             attributes.append(("datacontenttype", contentType))
         }
-        let data = try Self.json(
-            request.body,
-            contentType,
-            at: "/data",
-            maximumValues: ObjectLimits.valuesOfBody
-        )
+        let data =
+            request.body.isEmpty
+            ? [:]
+            : try Self.json(
+                request.body,
+                contentType,
+                at: "/data",
+                maximumValues: ObjectLimits.valuesOfBody
+            )
         try self.init(attributes, data, contentType)
     }
 
@@ -193,26 +199,43 @@ struct IncomingEvent: Sendable {
         }
     }
 
-    /// A header's value without its percent escapes. What escapes nothing valid is taken as it is, as
-    /// some clients escape nothing.
-    private static func unescaped(_ value: String) -> String {
-        guard value.utf8.contains(UInt8(ascii: "%")) else { return value }
+    /// Reads an attribute from a header as the HTTP binding says (3.1.3.2): without the double quotes
+    /// around it and their backslashes, then without percent escapes. A `%` that escapes nothing stays.
+    ///
+    /// A sender that leaves a character beyond ASCII as it is (Go and Java as UTF-8, JavaScript as
+    /// Latin-1) escapes nothing, so such a value is taken as it is.
+    static func unescaped(_ value: String) -> String {
+        guard value.utf8.allSatisfy({ $0 < 0x80 }) else { return value }
+        var text = Array(value.utf8)
+        let (quote, backslash) = (UInt8(ascii: "\""), UInt8(ascii: "\\"))
+        if text.count >= 2, text.first == quote, text.last == quote {
+            var plain: [UInt8] = []
+            var isEscaped = false
+            for byte in text.dropFirst().dropLast() {
+                if byte == backslash, !isEscaped {
+                    isEscaped = true
+                } else {
+                    plain.append(byte)
+                    isEscaped = false
+                }
+            }
+            text = plain
+        }
         var bytes: [UInt8] = []
-        let coded = Array(value.utf8)
         var index = 0
-        while index < coded.count {
-            if coded[index] == UInt8(ascii: "%"), index + 2 < coded.count,
+        while index < text.count {
+            if text[index] == UInt8(ascii: "%"), index + 2 < text.count,
                 let byte =
-                    (try? Hex.decode(String(decoding: coded[index + 1...index + 2], as: UTF8.self)))?
+                    (try? Hex.decode(String(decoding: text[index + 1...index + 2], as: UTF8.self)))?
                     .first
             {
                 bytes.append(byte)
                 index += 3
             } else {
-                bytes.append(coded[index])
+                bytes.append(text[index])
                 index += 1
             }
         }
-        return String(validating: bytes, as: UTF8.self) ?? value
+        return String(validating: bytes, as: UTF8.self) ?? String(decoding: text, as: UTF8.self)
     }
 }

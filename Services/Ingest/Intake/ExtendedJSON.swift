@@ -39,7 +39,9 @@ enum ExtendedJSON {
                 if let plain = unwrapped(name, inside, members) { return plain }
                 throw RefusedObject(
                     pointer: pointer(),
-                    reason: "is no value of extended JSON that is taken here"
+                    reason: names.contains(name)
+                        ? "is not a valid \(name)"
+                        : "is extended JSON that cannot be stored; use \(list)"
                 )
             }
             var plain: JSONObject = [:]
@@ -54,7 +56,16 @@ enum ExtendedJSON {
         }
     }
 
-    /// - Returns: `nil` for what is none of the wrappers, or holds what none holds.
+    /// The wrappers that are taken off.
+    private static let names: TextSet = TextSet([
+        "$oid", "$uuid", "$date", "$timestamp", "$numberInt", "$numberLong", "$numberDouble",
+        "$numberDecimal", "$symbol", "$binary",
+    ])
+    private static let list =
+        "$oid, $uuid, $date, $timestamp, $numberInt, $numberLong, $numberDouble (finite),"
+        + " $numberDecimal, $symbol or $binary"
+
+    /// - Returns: `nil` if it is not a valid wrapper.
     private static func unwrapped(
         _ name: String,
         _ inside: JSONValue,
@@ -70,6 +81,12 @@ enum ExtendedJSON {
             guard let text = inside.string, text.utf8.count == 36 else { return nil }
             return IngestID.canonical(text).map(JSONValue.string)
         case "$date": return date(inside)
+        case "$timestamp":
+            // Seconds, and a counter within the second that no time has a place for.
+            guard let seconds = inside["t"]?.integer, UInt32(exactly: seconds) != nil,
+                let counter = inside["i"]?.integer, UInt32(exactly: counter) != nil
+            else { return nil }
+            return .string(Instant(milliseconds: Int64(seconds) * 1000).iso8601)
         case "$numberInt":
             return inside.string.flatMap { Int32($0) }.map { .integer(Int64($0)) }
         case "$numberLong": return inside.string.flatMap { Int64($0) }.map { .integer($0) }

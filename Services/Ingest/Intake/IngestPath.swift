@@ -20,7 +20,7 @@ enum IngestPath {
 
     static let allowedHeaders =
         "authorization, content-type, content-encoding, accept, x-lc-id, x-lc-key, x-lc-sign, apikey,"
-        + " x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"
+        + " api-key, anonymousid, x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"
         + " ce-dataschema"
 }
 

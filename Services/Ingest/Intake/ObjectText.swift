@@ -54,11 +54,14 @@ enum ObjectText {
     }
 
     /// Reads an object that stands in a body which was looked through as a whole.
-    static func value(_ text: ArraySlice<UInt8>) throws(JSONError) -> JSONValue {
+    static func value(
+        _ text: ArraySlice<UInt8>,
+        maximumValues: Int = .max
+    ) throws(JSONError) -> JSONValue {
         try JSONValue.parse(
             Array(text),
             maximumDepth: ObjectLimits.levelsOfBody,
-            maximumValues: ObjectLimits.valuesOfBody
+            maximumValues: min(maximumValues, ObjectLimits.valuesOfBody)
         )
     }
 

@@ -39,19 +39,28 @@ struct NativeAnswer: Sendable {
         accepted.text.count + duplicates.text.count + refused.byteCount
     }
 
-    var response: HTTPServerResponse {
-        var body = Array(#"{"accepted":"#.utf8)
-        body.reserveCapacity(byteCount + 64)
+    /// The lists as members of a JSON object.
+    ///
+    /// - Parameter head: What stands before them: the brace, and perhaps members.
+    /// - Returns: The whole object.
+    func body(after head: String) -> [UInt8] {
+        var body = Array(head.utf8)
+        body.reserveCapacity(head.utf8.count + byteCount + 64)
+        body += Array(#""accepted":"#.utf8)
         body += accepted.text
         body += Array(#"],"duplicates":"#.utf8)
         body += duplicates.text
         body += Array(#"],"refused":"#.utf8)
         refused.write(into: &body)
         body.append(UInt8(ascii: "}"))
-        return HTTPServerResponse(
+        return body
+    }
+
+    var response: HTTPServerResponse {
+        HTTPServerResponse(
             status: 200,
             headers: ["Content-Type": "application/json"],
-            body: body
+            body: body(after: "{")
         )
     }
 }

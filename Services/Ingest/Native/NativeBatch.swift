@@ -5,10 +5,11 @@ import JSON
 /// is asked for, and only for as long.
 struct NativeBatch: Sendable {
     private let body: [UInt8]
-    private let isLines: Bool
+    /// Whether its objects were found without reading them: one a line, or because one cannot be read.
+    private var isCut: Bool
     /// Where they stand.
     private var places: [Range<Int>] = []
-    /// Of all lines together.
+    /// Of all objects together that were not read as a whole.
     private var valuesLeft = ObjectLimits.valuesOfBody
     let isExtended: Bool
 
@@ -19,11 +20,15 @@ struct NativeBatch: Sendable {
     init(_ body: [UInt8], mediaType: String) throws {
         self.body = body
         isExtended = mediaType == "application/ejson"
-        isLines = Self.lineTypes.contains(mediaType)
-        if isLines {
+        isCut = Self.lineTypes.contains(mediaType)
+        if isCut {
             try findLines()
         } else {
-            try findElements()
+            do {
+                try findElements()
+            } catch let error as JSONError {
+                try cut(after: error)
+            }
         }
     }
 
@@ -73,6 +78,15 @@ struct NativeBatch: Sendable {
         places = found
     }
 
+    private mutating func cut(after error: JSONError) throws {
+        let found = try CutBody.places(body, limit: ObjectLimits.objects, after: error)
+        guard found.contains(where: { body[$0.lowerBound] == UInt8(ascii: "{") }) else {
+            throw error
+        }
+        isCut = true
+        places = found
+    }
+
     private mutating func findLines() throws {
         for line in body.split(separator: UInt8(ascii: "\n")) {
             let line = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
@@ -83,15 +97,15 @@ struct NativeBatch: Sendable {
         guard !places.isEmpty else { throw Self.empty() }
     }
 
-    /// One of them; a line that is not JSON is an object that is refused.
+    /// One of them; what is not JSON is an object that is refused.
     ///
-    /// - Throws: 413 once the lines so far have too many values.
+    /// - Throws: 413 once the objects so far have too many values.
     mutating func object(_ index: Int) throws -> Result<JSONValue, RefusedObject> {
-        let text = body[places[index]]
-        return isLines ? try line(text) : element(text)
+        isCut ? try cutObject(places[index]) : element(places[index])
     }
 
-    private func element(_ text: ArraySlice<UInt8>) -> Result<JSONValue, RefusedObject> {
+    private func element(_ place: Range<Int>) -> Result<JSONValue, RefusedObject> {
+        let text = body[place]
         if text.count > ObjectLimits.bytes, ObjectText.leastBytes(text) > ObjectLimits.bytes {
             return .failure(ObjectText.tooLarge(ObjectText.id(text)))
         }
@@ -105,17 +119,14 @@ struct NativeBatch: Sendable {
             }
             return .success(value)
         } catch {
-            return .failure(Self.notJSON(error))
+            return .failure(CutBody.refused(body, place, error))
         }
     }
 
-    private static func notJSON(_ error: JSONError) -> RefusedObject {
-        RefusedObject(pointer: "", reason: "is not JSON: \(error.expected.rawValue)")
-    }
-
-    private mutating func line(
-        _ text: ArraySlice<UInt8>
+    private mutating func cutObject(
+        _ place: Range<Int>
     ) throws -> Result<JSONValue, RefusedObject> {
+        let text = body[place]
         guard text.count <= ObjectLimits.bytes else { return .failure(ObjectText.tooLarge(nil)) }
         do throws(JSONError) {
             let value = try JSONValue.parse(
@@ -129,7 +140,7 @@ struct NativeBatch: Sendable {
             guard error.expected != .fewerValues else {
                 throw HTTPProblem(status: 413, detail: "the body has too many values")
             }
-            return .failure(Self.notJSON(error))
+            return .failure(CutBody.refused(body, place, error))
         }
     }
 }

@@ -13,18 +13,19 @@ extension Intake {
     /// have its batch sent again for ever.
     private static let maximumLetterBytes = 900_000
 
-    /// What becomes of an item that cannot be used.
+    /// The bytes of an item without the write key, which nobody may read.
+    static func withoutKey(_ item: JSONValue) -> [UInt8] {
+        guard var object = item.object, object["writeKey"] != nil else { return item.bytes }
+        object["writeKey"] = nil
+        return JSONValue.object(object).bytes
+    }
+
+    /// The record of an item that cannot be used.
     func deadLetter(
-        _ item: JSONValue,
+        _ value: [UInt8],
         _ refused: RefusedObject,
         _ caller: Caller
     ) -> KafkaOutgoing {
-        var item = item
-        if var object = item.object, object["writeKey"] != nil {
-            object["writeKey"] = nil
-            item = .object(object)
-        }
-        let value = item.bytes
         let detail =
             refused.pointer.isEmpty ? refused.reason : "\(refused.pointer): \(refused.reason)"
         return KafkaOutgoing(

@@ -9,6 +9,12 @@ struct SegmentBatch: Sendable {
 
     private let body: [UInt8]
     private let places: [Range<Int>]
+    /// `context`, `integrations` and `sentAt` of the batch, which hold for each of its items.
+    private let shared: JSONObject
+
+    /// Objects of the batch that complete those of each item, member by member.
+    private static let completed = ["context", "integrations"]
+    private static let sharedNames = completed + ["sentAt"]
 
     var count: Int { places.count }
 
@@ -19,25 +25,35 @@ struct SegmentBatch: Sendable {
         var batch: [Range<Int>]?
         var all = 0..<0
         var isObject = false
-        try JSONReader.visit(
-            body,
-            maximumDepth: ObjectLimits.levelsOfBody,
-            maximumValues: ObjectLimits.valuesOfBody
-        ) { reader throws(JSONError) in
-            guard kind == nil else {
-                isObject = reader.kind == .object
-                all = try reader.slice()
-                return
-            }
-            isObject = try reader.object { key, reader throws(JSONError) in
-                guard key.isEqual(to: "batch") else { return }
-                var found: [Range<Int>] = []
-                let isArray = try reader.array { element throws(JSONError) in
-                    let place = try element.slice()
-                    if found.count <= Self.maximumItems { found.append(place) }
+        var shared: JSONObject = [:]
+        do throws(JSONError) {
+            try JSONReader.visit(
+                body,
+                maximumDepth: ObjectLimits.levelsOfBody,
+                maximumValues: ObjectLimits.valuesOfBody
+            ) { reader throws(JSONError) in
+                guard kind == nil else {
+                    isObject = reader.kind == .object
+                    all = try reader.slice()
+                    return
                 }
-                batch = isArray ? found : nil
+                isObject = try reader.object { key, reader throws(JSONError) in
+                    if let name = Self.sharedNames.first(where: { key.isEqual(to: $0) }) {
+                        shared[name] = try ObjectText.value(body[try reader.slice()])
+                        return
+                    }
+                    guard key.isEqual(to: "batch") else { return }
+                    var found: [Range<Int>] = []
+                    let isArray = try reader.array { element throws(JSONError) in
+                        let place = try element.slice()
+                        if found.count <= Self.maximumItems { found.append(place) }
+                    }
+                    batch = isArray ? found : nil
+                }
             }
+        } catch {
+            (all, batch, shared) = try Self.cut(body, kind, after: error)
+            isObject = true
         }
         guard isObject else {
             throw HTTPProblem(status: 400, detail: "the body must be an object")
@@ -45,6 +61,7 @@ struct SegmentBatch: Sendable {
         self.body = body
         if kind != nil {
             places = [all]
+            self.shared = [:]
             return
         }
         guard let batch else {
@@ -57,7 +74,76 @@ struct SegmentBatch: Sendable {
             )
         }
         places = batch
+        for name in Self.sharedNames where shared[name]?.isNull == true { shared[name] = nil }
+        self.shared = shared
+        let size = shared.isEmpty ? 0 : JSONValue.object(shared).bytes.count
+        guard size * places.count <= ObjectLimits.bodyBytes else {
+            throw HTTPProblem(
+                status: 413,
+                detail: "context and integrations of the batch: at most"
+                    + " \(ObjectLimits.bodyBytes) bytes, times the items"
+            )
+        }
     }
 
-    func item(_ index: Int) throws -> JSONValue { try ObjectText.value(body[places[index]]) }
+    /// Finds the items of a body of which one cannot be read, so that it is its own error.
+    private static func cut(
+        _ body: [UInt8],
+        _ kind: SegmentItem.Kind?,
+        after error: JSONError
+    ) throws(JSONError) -> (all: Range<Int>, batch: [Range<Int>]?, shared: JSONObject) {
+        guard CutBody.isPossible(after: error),
+            let members = JSONSlices.members(of: body, limit: ObjectLimits.valuesOfBody)
+        else { throw error }
+        if kind != nil { return (body.indices, nil, [:]) }
+        let batch = members.last { $0.key == "batch" }.flatMap { member in
+            JSONSlices.elements(of: body, in: member.value, limit: maximumItems + 1)
+        }
+        var shared: JSONObject = [:]
+        for member in members where sharedNames.contains(member.key) {
+            shared[member.key] = try? ObjectText.value(body[member.value])
+        }
+        return (0..<0, batch, shared)
+    }
+
+    /// One of the items, or why it cannot be read.
+    func item(_ index: Int) -> Result<JSONValue, RefusedObject> {
+        do throws(JSONError) {
+            return .success(try ObjectText.value(body[places[index]]))
+        } catch {
+            return .failure(CutBody.refused(body, places[index], error))
+        }
+    }
+
+    /// The bytes of an item that cannot be read, without the write key, which nobody may read.
+    func unread(_ index: Int) -> [UInt8] {
+        let place = places[index]
+        guard
+            let members = JSONSlices.members(of: body, in: place, limit: ObjectLimits.valuesOfBody),
+            members.contains(where: { $0.key == "writeKey" })
+        else { return Array(body[place]) }
+        let kept = members.filter { $0.key != "writeKey" }.map { member in
+            JSONValue.string(member.key).bytes + [UInt8(ascii: ":")] + body[member.value]
+        }
+        return [UInt8(ascii: "{")] + kept.joined(separator: [UInt8(ascii: ",")])
+            + [UInt8(ascii: "}")]
+    }
+
+    /// Completes an item by what its batch says for all; what the item says itself wins.
+    func completed(_ item: JSONObject) -> JSONObject {
+        guard !shared.isEmpty else { return item }
+        var item = item
+        for (name, value) in shared {
+            guard let own = item[name], !own.isNull else {
+                item[name] = value
+                continue
+            }
+            guard Self.completed.contains(name), var members = own.object,
+                let others = value.object
+            else { continue }
+            for (key, member) in others where members[key] == nil { members[key] = member }
+            item[name] = .object(members)
+        }
+        return item
+    }
 }

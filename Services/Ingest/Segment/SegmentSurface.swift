@@ -22,9 +22,11 @@ struct SegmentSurface: Surface {
     /// Of the least that such clients wait for.
     private static let retryAfterSeconds = "2"
 
-    /// Batches, each call of its own, and what mobile and browser clients call them.
+    /// Batches, each call of its own, and what mobile and browser clients call them. Clients for
+    /// Ruby, Java and .NET call a batch an import.
     private static let calls: [(path: String, kind: SegmentItem.Kind?)] = [
-        (batch, nil), ("/v1/b", nil), ("/v1/track", .track), ("/v1/identify", .identify),
+        (batch, nil), ("/v1/b", nil), ("/v1/import", nil),
+        ("/v1/track", .track), ("/v1/identify", .identify),
         ("/v1/group", .group), ("/v1/page", .page), ("/v1/screen", .screen),
         ("/v1/alias", .alias), ("/v1/t", .track), ("/v1/i", .identify), ("/v1/g", .group),
         ("/v1/p", .page), ("/v1/s", .screen), ("/v1/a", .alias),
@@ -132,11 +134,13 @@ struct SegmentSurface: Surface {
     }
 
     /// By the headers, or, where none names a key, by the body's `writeKey`: browsers send it there.
+    /// A bearer token is of Segment's own OAuth and names no key.
     private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
-        let names = ["authorization", "x-lc-id", "x-lc-key", "x-lc-sign"]
-        if names.contains(where: { request.header($0) != nil }) {
-            return try await visit.admit(key: request)
-        }
+        let authorization = request.header("authorization") ?? ""
+        let namesKey =
+            !authorization.isEmpty && !authorization.lowercased().hasPrefix("bearer ")
+            || ["x-lc-id", "x-lc-key", "x-lc-sign"].contains { request.header($0) != nil }
+        if namesKey { return try await visit.admit(key: request) }
         let words = try BodyCredentials(
             request,
             named: ["writeKey"],
@@ -168,12 +172,12 @@ struct SegmentSurface: Surface {
         var objects = 0
         for index in 0..<batch.count {
             try await work.breathe()
-            let item = try batch.item(index)
+            let call = batch.item(index)
             do throws(RefusedObject) {
-                let item = try SegmentItem(item, kind)
+                let item = try SegmentItem(try call.get(), kind)
                 guard let type = types[item.kind] else { continue }
                 let reader = ObjectReader(type: type, checker: checker)
-                let (id, kept) = try reader.read(.object(item.object))
+                let (id, kept) = try reader.read(.object(batch.completed(item.object)))
                 write.singles.append(
                     KafkaOutgoing(
                         topic: intake.topics.ingest(type.name),
@@ -189,7 +193,9 @@ struct SegmentSurface: Surface {
                 objects += 1
             } catch {
                 intake.figures.refused(.segmentItem)
-                write.singles.append(intake.deadLetter(item, error, caller))
+                let item = try? call.get()
+                let content = item.map(Intake.withoutKey) ?? batch.unread(index)
+                write.singles.append(intake.deadLetter(content, error, caller))
             }
         }
         return objects

@@ -1,0 +1,97 @@
+import JSON
+import PushCore
+
+/// Finds the objects of a body that is rejected as a whole because of one of them: a lone surrogate,
+/// `NaN` or too many levels are then that object's error, and its neighbours are stored.
+enum CutBody {
+    /// Whether the objects of a body may be found after this error. A body with too many bytes or values
+    /// stays one error: it is too much, however it is cut.
+    static func isPossible(after error: JSONError) -> Bool {
+        switch error.expected {
+        case .fewerBytes, .fewerValues: false
+        case .value, .key, .colon, .commaOrBracket, .commaOrBrace, .end, .closingQuote, .escape,
+            .escapedControl, .unicode, .surrogatePair, .digit, .lessDepth, .fewerMarks:
+            true
+        }
+    }
+
+    /// Finds the elements of an array, or one object.
+    ///
+    /// - Parameters:
+    ///   - body: UTF-8, as far as it is valid.
+    ///   - range: Where the array or object stands; `nil`: it is all of the body.
+    ///   - limit: How many elements there may be.
+    ///   - error: Why the body is rejected as a whole.
+    /// - Returns: Where each stands.
+    /// - Throws: `error` if it is no array and no object that ends, or has more elements than `limit`.
+    static func places(
+        _ body: [UInt8],
+        in range: Range<Int>? = nil,
+        limit: Int,
+        after error: JSONError
+    ) throws(JSONError) -> [Range<Int>] {
+        let whole = range ?? body.indices
+        guard isPossible(after: error) else { throw error }
+        if let elements = JSONSlices.elements(of: body, in: whole, limit: limit) { return elements }
+        guard JSONSlices.members(of: body, in: whole, limit: ObjectLimits.valuesOfBody) != nil
+        else {
+            throw error
+        }
+        return [whole]
+    }
+
+    /// Levels that the pointer to a fault goes down: each reads what is below once more.
+    private static let levelsOfPointer = 4
+
+    /// Names an object that cannot be read, and the place in it.
+    static func refused(
+        _ body: [UInt8],
+        _ range: Range<Int>,
+        _ error: JSONError
+    ) -> RefusedObject {
+        var (range, error, pointer) = (range, error, "")
+        var id: String?
+        for level in 0..<levelsOfPointer {
+            guard let parts = parts(body, range) else { break }
+            if level == 0, let place = parts.last(where: { $0.name == "_id" })?.range {
+                id = (try? ObjectText.value(body[place]))?.string.flatMap(IngestID.canonical)
+            }
+            var isInside = false
+            for part in parts {
+                do throws(JSONError) {
+                    _ = try ObjectText.value(body[part.range])
+                } catch let fault {
+                    (range, error, isInside) = (part.range, fault, true)
+                    pointer += "/" + JSONPointer.escaped(part.name)
+                    break
+                }
+            }
+            if !isInside { break }
+        }
+        return RefusedObject(id: id, pointer: pointer, reason: reason(error))
+    }
+
+    private static func reason(_ error: JSONError) -> String {
+        switch error.expected {
+        case .surrogatePair: "holds a lone surrogate, which cannot be stored"
+        case .fewerMarks: "has too many combining marks in a row"
+        case .lessDepth: "an object has at most \(ObjectLimits.levels) levels"
+        case .value, .key, .colon, .commaOrBracket, .commaOrBrace, .end, .closingQuote, .escape,
+            .escapedControl, .unicode, .digit, .fewerBytes, .fewerValues:
+            "is not JSON: \(error.expected.rawValue)"
+        }
+    }
+
+    /// The members of an object or the elements of an array.
+    private static func parts(
+        _ body: [UInt8],
+        _ range: Range<Int>
+    ) -> [(name: String, range: Range<Int>)]? {
+        let limit = ObjectLimits.valuesOfBody
+        if let members = JSONSlices.members(of: body, in: range, limit: limit) {
+            return members.map { ($0.key, $0.value) }
+        }
+        return JSONSlices.elements(of: body, in: range, limit: limit)?
+            .enumerated().map { (String($0.offset), $0.element) }
+    }
+}
