@@ -172,7 +172,7 @@ private struct WhereReader {
         var tests: [WhereTest] = []
         // LeanCloud's JavaScript SDK writes equality with a pointer beside operators into one object.
         if operators.count < object.count {
-            let typed = JSONObject(object.filter { !Self.isOperator($0.key) })
+            let typed = Self.members(of: object) { !Self.isOperator($0) }
             tests.append(try equality(.object(typed), of: path, depth: depth))
         }
         for (name, operand) in operators {
@@ -185,12 +185,21 @@ private struct WhereReader {
 
     private static func isOperator(_ key: String) -> Bool { key.utf8.first == UInt8(ascii: "$") }
 
+    private static func members(
+        of object: JSONObject,
+        where isWanted: (String) -> Bool
+    ) -> JSONObject {
+        var members = JSONObject()
+        for (key, value) in object where isWanted(key) { members[key] = value }
+        return members
+    }
+
     /// The operators of an object, which may have a typed value beside them; `nil` if it is a value.
     private func operators(
         of object: JSONObject,
         _ path: WherePath
     ) throws(WhereError) -> JSONObject? {
-        let operators = JSONObject(object.filter { Self.isOperator($0.key) })
+        let operators = Self.members(of: object, where: Self.isOperator)
         guard !operators.isEmpty else {
             guard object["__op"] == nil else {
                 throw .malformed(path.text, "an operation is no condition")

@@ -125,12 +125,12 @@ struct AnswerJudgeTests {
         let foreign = ProviderAnswer(.mismatched, status: 403, reason: "SENDER_ID_MISMATCH")
         let good = ProviderAnswer(.accepted, status: 200)
         func disabled(_ count: Int) -> Int {
-            (0..<count).count { _ in
-                switch end(foreign, delivery(.fcm), health, by: judge).decision {
-                case .settleAndDisable: true
-                default: false
-                }
+            var disabled = 0
+            for _ in 0..<count {
+                let decision = end(foreign, delivery(.fcm), health, by: judge).decision
+                if case .settleAndDisable = decision { disabled += 1 }
             }
+            return disabled
         }
         // The credential of another project: only the first are lost to it, however long it lasts.
         #expect(disabled(500) == DeadTokenWave.minimumMismatched)

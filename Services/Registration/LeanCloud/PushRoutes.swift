@@ -141,8 +141,8 @@ extension LeanCloudSurface {
         }
         let type = given["device_type"]?.string?.lowercased()
         guard let platform = type.flatMap({ ["ios": Platform.apns, "android": .fcm][$0] }) else {
-            let given = given["device_type"]?.shown ?? "missing"
-            throw LeanCloudError(code: 1, "device_type must be ios or android, not \(given).")
+            let shown = given["device_type"]?.shown ?? "missing"
+            throw LeanCloudError(code: 1, "device_type must be ios or android, not \(shown).")
         }
         for (name, value) in try await audience(
             try Self.deviceIDs(given["device_ids"]),

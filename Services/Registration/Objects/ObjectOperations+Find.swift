@@ -243,12 +243,19 @@ extension ObjectOperations {
                 inner.append((name, Array(parts.dropFirst())))
             }
         }
-        var result = try await replacing(in: objects, caller) { _ in inner.map(\.name) }
+        let names = inner.map { $0.name }
+        var result = try await replacing(in: objects, caller) { _ in names }
         for (name, rest) in inner where !rest.isEmpty {
-            let places = result.indices.filter { result[$0][name]?.object != nil }
+            var places: [Int] = []
+            var targets: [JSONObject] = []
+            for (place, object) in result.enumerated() {
+                guard let target = object[name]?.object else { continue }
+                places.append(place)
+                targets.append(target)
+            }
             let included = try await including(
                 paths: rest,
-                in: places.compactMap { result[$0][name]?.object },
+                in: targets,
                 caller,
                 depth: depth + 1
             )

@@ -81,7 +81,7 @@ struct ObjectOperations: Sendable {
             }
             // Operations on a new object start from nothing: the keys are those of the result.
             let changes = try FieldChanges(body, to: [:])
-            let keys = try Installation.Keys(changes.object)
+            let keys = try Installation.Keys(Self.withDeviceType(changes.object, rule))
             let kept = try await database.installations.save(
                 app: app,
                 keys: keys,
