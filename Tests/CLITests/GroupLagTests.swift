@@ -97,18 +97,20 @@ struct GroupLagTests {
         #expect(try Command.groups([], everywhere: nil) == [:])
         #expect(
             try Command.groups([], everywhere: "a") == [
-                .dispatcher: "a", .configWatcher: "a", .pushSync: "a-sync", .ingest: "a",
+                .dispatcher: "a", .configWatcher: "a", .pushConfig: "a-config",
+                .pushSync: "a-sync", .ingest: "a-ingest",
             ]
         )
         #expect(
             try Command.groups(["config-watcher=b=c"], everywhere: "a")
                 == [
-                    .dispatcher: "a", .configWatcher: "b=c", .pushSync: "a-sync", .ingest: "a",
+                    .dispatcher: "a", .configWatcher: "b=c", .pushConfig: "a-config",
+                    .pushSync: "a-sync", .ingest: "a-ingest",
                 ]
         )
         #expect(
             try Command.groups(["dispatcher=d"], everywhere: nil)
-                == [.dispatcher: "d", .pushSync: "d-sync"]
+                == [.dispatcher: "d", .pushConfig: "d-config", .pushSync: "d-sync"]
         )
         for options in [["dispatcher"], ["simulator=x"], ["dispatcher="], ["=x"], [""]] {
             #expect(throws: ArgumentsError.self) {

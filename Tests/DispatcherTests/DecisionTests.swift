@@ -47,7 +47,7 @@ struct CredentialChoiceTests {
             Issue.record("there is none to choose")
             return
         }
-        #expect(!problem.reason.isEmpty)
+        #expect(problem.reason == .noCredential)
     }
 }
 

@@ -49,14 +49,19 @@ extension EndToEndTests {
             }
 
             /// From now on not one descriptor more than are open.
-            func takeAllDescriptors() async throws {
+            func takeDescriptors() async throws {
                 let folder = "/proc/\(process.processID)/fd"
                 let open = try FileManager.default.contentsOfDirectory(atPath: folder)
                 let numbers = Set(open.compactMap { Int($0) })
                 let next = (0...open.count).first { !numbers.contains($0) } ?? open.count
+                try await limitDescriptors(to: next)
+            }
+
+            /// The soft limit, which anybody may raise again.
+            func limitDescriptors(to count: Int) async throws {
                 let answer = try await run(
                     "/usr/bin/prlimit",
-                    ["--pid", "\(process.processID)", "--nofile=\(next):\(next)"]
+                    ["--pid", "\(process.processID)", "--nofile=\(count):"]
                 )
                 _ = try answer.successful("prlimit")
             }
@@ -131,7 +136,7 @@ extension EndToEndTests {
             defer { client.close() }
             try await client.ask()
             try await operator_.ask()
-            try await service.takeAllDescriptors()
+            try await service.takeDescriptors()
 
             let attackers = try attackers(200, on: service.port)
             _ = try await service.process.event("accepting paused")
@@ -140,8 +145,8 @@ extension EndToEndTests {
                 try await operator_.ask()
             }
             for attacker in attackers { attacker.close() }
-            // Its descriptor is the one that the next connection gets.
             operator_.close()
+            try await service.limitDescriptors(to: 1024)
             let url = "http://127.0.0.1:\(service.operationsPort)"
             let metrics = try await http("GET", url + "/metrics").text
             let pauses = metrics.split(separator: "\n")

@@ -167,7 +167,7 @@ extension EndToEndTests {
             for name in ["badge", "channels"] {
                 try await expect([name: ["$exists": false]], [bare])
                 try await expect([name: ["$exists": true]], [empty, some])
-                try await expect([name: nil], [bare])
+                try await expect([name: .null], [bare])
                 try await expect([name: ["$ne": .null]], [empty, some])
                 try await expect([name: ["$in": [.null, "x", 9]]], [bare])
                 try await expect([name: ["$nin": [.null]]], [empty, some])

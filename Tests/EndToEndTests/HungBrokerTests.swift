@@ -8,9 +8,10 @@ extension EndToEndTests {
     @Suite("A broker that hangs", .serialized, .timeLimit(.minutes(2)))
     struct HungBrokerTests {
         /// Runs the body with a mock broker of its own, which nothing but the body stops.
-        private func withBroker(_ body: (ChildProcess, _ servers: String) async throws -> Void)
-            async throws
-        {
+        private func withBroker(
+            _ body: (ChildProcess, _ settings: [String: String]) async throws -> Void
+        ) async throws {
+            let prefix = TestEnvironment.unique("e2e-") + "."
             let folder = "/tmp/" + TestEnvironment.unique("carillon-broker-")
             defer { try? FileManager.default.removeItem(atPath: folder) }
             let broker = try await ChildProcess.start(
@@ -19,11 +20,15 @@ extension EndToEndTests {
                     "HTTP_HOST": "127.0.0.1", "HTTP_PORT": "0", "HTTP_TLS_PORT": "0",
                     "SIMULATOR_SANDBOX_PORT": "0", "LOG_FORMAT": "json",
                     "SIMULATOR_CREDENTIALS_DIR": folder, "SIMULATOR_KAFKA": "true",
+                    "KAFKA_TOPIC_PREFIX": prefix, "KAFKA_PARTITIONS": "4",
                 ]
             )
             let servers = try await broker.event("mock broker")["bootstrap"]?.string ?? ""
             do {
-                try await body(broker, servers)
+                try await body(
+                    broker,
+                    ["KAFKA_BOOTSTRAP_SERVERS": servers, "KAFKA_TOPIC_PREFIX": prefix]
+                )
             } catch {
                 broker.signal(SIGKILL)
                 throw error
@@ -33,10 +38,9 @@ extension EndToEndTests {
 
         @Test("SIGTERM of every service ends with 0 within SHUTDOWN_GRACE, with work in flight")
         func stops() async throws {
-            try await withBroker { broker, servers in
-                try await Stack.with([
-                    "KAFKA_BOOTSTRAP_SERVERS": servers, "SHUTDOWN_GRACE": "12s",
-                ]) { stack in
+            try await withBroker { broker, settings in
+                let settings = settings.merging(["SHUTDOWN_GRACE": "12s"]) { $1 }
+                try await Stack.with(settings) { stack in
                     let app = try await stack.makeApp()
                     try await stack.simulator.setRules([
                         ["provider": "apns", "delayMs": [1500, 1500]]

@@ -135,7 +135,7 @@ extension EndToEndTests {
                 _ = try await put(Self.weather, carillon).successful("put")
                 let narrower: [(JSONObject, String)] = [
                     (Self.weather(["deviceId": ["type": "integer"]]), "/properties/deviceId"),
-                    (Self.weather(["windSpeedInMph": nil]), "windSpeedInMph"),
+                    (Self.weather(["windSpeedInMph": .null]), "windSpeedInMph"),
                     (
                         Self.weather(["deviceId": ["type": "string", "maxLength": 19]]),
                         "/properties/deviceId"

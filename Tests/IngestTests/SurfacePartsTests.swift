@@ -193,7 +193,7 @@ struct SurfacePartsTests {
 
     @Test("A body that is read object by object has no more values than one that is read at once")
     func valuesOfPieces() {
-        let many = "[" + Array(repeating: "1", count: 150_000).joined(separator: ",") + "]"
+        let many = "[" + Array(repeating: "1", count: 90_000).joined(separator: ",") + "]"
         func status(_ body: String) -> Int {
             do {
                 var batch = try Self.batch(body)
@@ -202,7 +202,7 @@ struct SurfacePartsTests {
             } catch { return (error as? HTTPProblem)?.status ?? 500 }
         }
         #expect(status("[{\"a\": NaN}, \(many)]") == 200)
-        #expect(status("[{\"a\": NaN}, \(many), \(many)]") == 413)
+        #expect(status("[{\"a\": NaN}, \(many), \(many), \(many)]") == 413)
     }
 
     // MARK: Segment
@@ -404,9 +404,8 @@ struct SurfacePartsTests {
         ]
         #expect(try Self.event(head, "").data == [:])
         #expect(
-            try IncomingEvent(
-                structured: ["specversion": "1.0", "id": "1", "source": "/s", "type": "Thing"]
-            ).data == [:]
+            try Self.structured(["specversion": "1.0", "id": "1", "source": "/s", "type": "Thing"])
+                .data == [:]
         )
     }
 

@@ -66,7 +66,7 @@ struct ConsumerStopTests {
         #expect(stop.limit == .seconds(3))
     }
 
-    @Test("A consumer that the group rejects is left alone after a second, but leaves once it has joined")
+    @Test("A consumer that the group rejects is left alone after a second, unless it joins then")
     func rejected() {
         let waiting = Situation(hasJoined: false, isRejected: true)
         let late = Situation(hasJoined: false, isRejected: true, elapsed: .seconds(1))

@@ -16,7 +16,7 @@ struct PostgresStandbyTests {
             _ = try await pool.execute("CREATE TABLE t (n bigint)")
             let becomeStandby = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
             _ = try await pool.execute(becomeStandby)
-            try await pool.executeAlone(becomeStandby)
+            try await pool.executeAlone([becomeStandby])
             let error = try await postgresError { try await write(call, pool) }
             #expect(error.isRetryable)
             #expect(error.sqlState == "25006")
@@ -43,7 +43,7 @@ struct PostgresStandbyTests {
                 return unsafe rows
             }
         case .stream: _ = try await pool.stream(sql) { _ in }
-        case .alone: try await pool.executeAlone(sql)
+        case .alone: try await pool.executeAlone([sql])
         }
     }
 

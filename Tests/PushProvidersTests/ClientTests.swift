@@ -125,7 +125,7 @@ private final class Counts: @unchecked Sendable {
             let answers = try await bench.send(key, secret, batch)
             #expect(
                 answers.map(\.outcome) == [
-                    .accepted, .unregistered(since: 5), .rejected, .unregistered(since: nil),
+                    .accepted, .unregistered(since: 5000), .rejected, .unregistered(since: nil),
                     .rejected, .rejected,
                 ]
             )

@@ -37,8 +37,8 @@ struct RequestTests {
     @Test(
         "What cannot be done is refused by the field's name",
         arguments: [
-            ("identity", ""), ("identity", 7), ("identity", nil), ("identity", "a\0b"),
-            ("payload", ""), ("payload", 7), ("payload", nil),
+            ("identity", ""), ("identity", 7), ("identity", .null), ("identity", "a\0b"),
+            ("payload", ""), ("payload", 7), ("payload", .null),
             ("payload", .string(String(repeating: "x", count: 65_537))),
             ("visibleText", .string(String(repeating: "x", count: 1025))), ("visibleText", "\u{1}"),
             ("tag", ""), ("tag", "a &&"), ("tag", 7), ("expiresInSeconds", 59),

@@ -38,7 +38,12 @@ struct SegmentBatch: Sendable {
                     return
                 }
                 isObject = try reader.object { key, reader throws(JSONError) in
-                    if let name = Self.sharedNames.first(where: { key.isEqual(to: $0) }) {
+                    let name =
+                        key.isEqual(to: "context")
+                        ? "context"
+                        : key.isEqual(to: "integrations")
+                            ? "integrations" : key.isEqual(to: "sentAt") ? "sentAt" : nil
+                    if let name {
                         shared[name] = try ObjectText.value(body[try reader.slice()])
                         return
                     }
