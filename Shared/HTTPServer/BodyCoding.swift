@@ -5,8 +5,12 @@ extension HTTPServerRequest {
     package var isBodyCoded: Bool {
         guard !body.isEmpty else { return false }
         let (coding, count) = headers.first("content-encoding")
-        return count > 1 || coding.map { !equalWithoutCase($0, "identity") } ?? false
+        return count > 1 || coding.map { !Self.plainCodings.contains($0.lowercased()) } ?? false
     }
+
+    /// Values of `Content-Encoding` that leave the body as it is. Some clients (Azure's Java SDK) write
+    /// the charset there.
+    private static let plainCodings: Set<String> = ["identity", "utf-8", "utf8"]
 
     /// Gives the request its body as its sender meant it, without its `Content-Encoding`. Where the
     /// router gives bodies as they are sent, this is the handler's to ask for, once it knows who calls:

@@ -135,6 +135,9 @@ struct BodyCodingTests {
                 (post(packed, "Content-Encoding: gzip, gzip"), 415),
                 (post(packed, "Content-Encoding: gzip", "Content-Encoding: gzip"), 415),
                 (post(text, "Content-Encoding: identity"), 200),
+                (post(text, "Content-Encoding: utf-8"), 200),
+                (post(text, "Content-Encoding: UTF-8"), 200),
+                (post(packed, "Content-Encoding: utf-8, gzip"), 415),
                 (post([], "Content-Encoding: gzip"), 200),
             ]
             for (request, status) in cases {

@@ -124,10 +124,6 @@ struct HubInstallationTests {
                 "templates": ["t": ["body": "{}", "headers": ["apns-priority": "high"]]],
             ],
             [
-                "installationId": "i", "platform": "fcmv1", "pushChannel": "a",
-                "templates": ["t": ["body": "{}", "headers": ["apns-topic": "a"]]],
-            ],
-            [
                 "installationId": "i", "platform": "apns", "pushChannel": "a",
                 "pushVariables": ["v": .string(String(repeating: "v", count: 17_000))],
             ],
@@ -154,6 +150,27 @@ struct HubInstallationTests {
             try HubInstallation(body(["body": "{}", "headers": ["Host": "x"]]), id: "i")
         }
         #expect(error?.description == "templates.t.headers.Host is not a header that may be set")
+        // Google's messages have no headers: those of a template are stored, and not sent.
+        var gcm = body(["body": "{}", "headers": ["X-H": "v"]])
+        gcm["platform"] = "gcm"
+        let google = try HubInstallation(gcm, id: "i")
+        #expect(google.channel.template("t")?.headers == ["X-H": "v"])
+    }
+
+    @Test("An installation has at most 100 secondary tiles")
+    func tiles() throws {
+        func body(_ count: Int) -> JSONObject {
+            var tiles: JSONObject = [:]
+            for number in 0..<count {
+                tiles["tile-\(number)"] = ["pushChannel": "https://h.notify.windows.com/?token=t"]
+            }
+            return [
+                "installationId": "i", "platform": "wns", "pushChannel": "https://h/",
+                "secondaryTiles": .object(tiles),
+            ]
+        }
+        #expect(try HubInstallation(body(100), id: "i").secondaryTiles.count == 100)
+        #expect(throws: AzureError.self) { try HubInstallation(body(101), id: "i") }
     }
 
     @Test("A tag that no expression could name is refused, but for what another surface kept")

@@ -82,6 +82,125 @@ struct HubMessageTests {
         )
     }
 
+    @Test(
+        "An expiry is read as .NET and Java write it",
+        arguments: [
+            ("12/25/2026 06:30:00", "2026-12-25T06:30:00.000Z"),
+            ("12/25/2026 18:30:00", "2026-12-25T18:30:00.000Z"),
+            ("12/25/2026 6:30:00 PM", "2026-12-25T18:30:00.000Z"),
+            ("12/25/2026 12:30:00 AM", "2026-12-25T00:30:00.000Z"),
+            ("2026-12-25T06:30:00", "2026-12-25T06:30:00.000Z"),
+            ("2026-12-25T06:30:00+02:00", "2026-12-25T04:30:00.000Z"),
+            // At 14:35 Java's SDK means the afternoon, and writes no AM or PM.
+            ("11/25/2026 02:40:00", "2026-11-25T14:40:00.000Z"),
+            ("11/25/2026 02:30:00", "2026-11-25T02:30:00.000Z"),
+            ("11/26/2026 02:35:53", "2026-11-26T02:35:53.000Z"),
+            ("13/25/2026 06:30:00", nil), ("12/25/2026 24:00:00", nil), ("12/25/2026", nil),
+            ("12/25/26 06:30:00", nil), ("12/25/2026 13:00:00 PM", nil), ("tomorrow", nil),
+        ]
+    )
+    func expiries(_ text: String, _ wanted: String?) throws {
+        let now = try #require(Instant(iso8601: "2026-11-25T14:35:53Z"))
+        #expect(HubTime.instant(text, now: now)?.iso8601 == wanted)
+        for name in ["ServiceBusNotification-Apns-Expiry", "ServiceBusNotification-ApnsExpiry"] {
+            let headers: HTTPHeaders = ["ServiceBusNotification-Format": "apple", name: text]
+            if let wanted {
+                let sent = try HubMessage(headers, body: Array("{}".utf8), now: now)
+                #expect(sent.expiresAt?.iso8601 == wanted)
+            } else {
+                #expect(throws: AzureError.self) { try message(headers, "{}") }
+            }
+        }
+    }
+
+    @Test(
+        "A send without a format is of the push service whose headers or payload it has",
+        arguments: [
+            ("apns-push-type", "alert", #"{"aps":{}}"#, HubMessage.Format.apple),
+            ("X-Apns-Priority", "5", #"{"aps":{}}"#, .apple),
+            ("ServiceBusNotification-Apns-Expiry", "12/25/2026 06:30:00", "{}", .apple),
+            ("X-Unknown", "1", #"{"aps":{"alert":"x"}}"#, .apple),
+            ("X-WNS-Type", "wns/toast", "<toast/>", .windows),
+            ("X-WindowsPhone-Target", "toast", "<wp:Notification/>", .windowsphone),
+            ("X-NotificationClass", "2", "<wp:Notification/>", .windowsphone),
+        ]
+    )
+    func withoutFormat(
+        _ name: String,
+        _ value: String,
+        _ body: String,
+        _ format: HubMessage.Format
+    ) throws {
+        #expect(try message([name: value], body).format == format)
+    }
+
+    @Test("A priority in .NET's header is APNs' priority")
+    func priority() throws {
+        let sent = try message(["X-Apns-Priority": "5"], #"{"aps":{}}"#)
+        #expect(
+            sent.content
+                == .native([
+                    "apns": ["headers": ["apns-priority": "5"], "payload": ["aps": [:]]]
+                ])
+        )
+    }
+
+    @Test(
+        "A body in ISO-8859-1 becomes UTF-8, with a declaration that agrees",
+        arguments: [
+            ("application/xml; charset=ISO-8859-1", "<toast>caf", "<toast>caf"),
+            ("application/xml;charset=\"latin1\"", "<toast>caf", "<toast>caf"),
+            (
+                "application/xml", "<?xml version='1.0' encoding='ISO-8859-1'?><toast>caf",
+                "<?xml version='1.0' encoding='utf-8'?><toast>caf"
+            ),
+            (
+                "application/xml; charset=ISO-8859-1",
+                "<?xml version=\"1.0\" encoding=\"utf-8\"?><toast>caf",
+                "<?xml version=\"1.0\" encoding=\"utf-8\"?><toast>caf"
+            ),
+        ]
+    )
+    func latin1(_ contentType: String, _ start: String, _ wanted: String) throws {
+        let sent = try HubMessage(
+            [
+                "ServiceBusNotification-Format": "windows", "X-WNS-Type": "wns/toast",
+                "Content-Type": contentType,
+            ],
+            body: Array(start.utf8) + [0xE9] + Array("</toast>".utf8)
+        )
+        #expect(
+            sent.content
+                == .native([
+                    "wns": [
+                        "type": "wns/toast", "headers": [:], "body": .string(wanted + "é</toast>"),
+                    ]
+                ])
+        )
+    }
+
+    @Test("A body that is neither UTF-8 nor in the charset of its label is 400; UTF-8 stays UTF-8")
+    func charsets() throws {
+        let headers: HTTPHeaders = [
+            "ServiceBusNotification-Format": "windows", "X-WNS-Type": "wns/toast",
+        ]
+        for type in [
+            "application/xml", "application/xml; charset=utf-8", "text/xml; charset=koi8-r",
+        ] {
+            #expect(throws: AzureError.self) {
+                try HubMessage(
+                    headers,
+                    body: Array("<toast>".utf8) + [0xE9] + Array("</toast>".utf8),
+                    contentType: type
+                )
+            }
+        }
+        #expect(
+            HubText.utf8(Array("<t>é</t>".utf8), contentType: "text/xml; charset=ISO-8859-1")
+                == Array("<t>é</t>".utf8)
+        )
+    }
+
     @Test("A legacy message of FCM's becomes the v1 message that says the same")
     func legacy() throws {
         let sent = try message(
@@ -160,6 +279,8 @@ struct HubMessageTests {
             #"multipart/mixed; boundary="nh-boundary-1""#,
             "multipart/mixed;boundary=nh-boundary-1; charset=utf-8",
             "Multipart/Mixed; Boundary = nh-boundary-1",
+            "multipart/form-data; boundary=nh-boundary-1",
+            #"multipart/mixed; x="a;b"; boundary="nh-boundary-1""#,
         ]
     )
     func boundaries(_ contentType: String) throws {

@@ -82,7 +82,8 @@ struct AzureSurface: Surface {
     private static let singleHeaders = [
         "Authorization", "ServiceBusNotification-Format", "ServiceBusNotification-Tags",
         "ServiceBusNotification-DeviceHandle", "ServiceBusNotification-ScheduleTime",
-        "ServiceBusNotification-Apns-Expiry",
+        "ServiceBusNotification-Apns-Expiry", "ServiceBusNotification-ApnsExpiry",
+        "X-Apns-Priority",
     ]
 
     private static func checkHeaders(_ headers: HTTPHeaders) throws(AzureError) {

@@ -85,7 +85,7 @@ struct HubInstallation: Equatable, Sendable {
 
     static let noExpiry = "9999-12-31T23:59:59.9999999Z"
     static let maximumTags = 60
-    private static let maximumTiles = 20
+    private static let maximumTiles = 100
     private static let maximumTemplates = 20
     private static let maximumVariables = 100
     private static let maximumVariablesBytes = 16 * 1024
@@ -214,7 +214,7 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// In lower case. Google's messages have no headers; where nothing is sent, anything may stand.
+    /// In lower case. Where none is sent, as in Google's messages, any is stored.
     private func takes(header name: String) -> Bool {
         switch platform {
         case .apns:
@@ -222,8 +222,7 @@ struct HubInstallation: Equatable, Sendable {
                 && !["apns-id", "apns-channel-id", "apns-request-id"].contains(name)
         case .wns: name.hasPrefix("x-wns-") && name != "x-wns-match" || name == "ms-cv"
         case .mpns: name == "x-windowsphone-target" || name == "x-notificationclass"
-        case .gcm, .fcm, .fcmv1: false
-        case .adm, .baidu, .browser, .xiaomi: true
+        case .gcm, .fcm, .fcmv1, .adm, .baidu, .browser, .xiaomi: true
         }
     }
 

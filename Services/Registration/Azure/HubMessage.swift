@@ -47,23 +47,27 @@ struct HubMessage: Equatable, Sendable {
     private static let foreign: TextSet = ["adm", "baidu", "browser", "xiaomi"]
 
     /// The headers say the format, and go on to the push service where they are its own.
-    init(_ headers: HTTPHeaders, body: [UInt8]) throws(AzureError) {
-        guard let name = headers["servicebusnotification-format"]?.lowercased() else {
-            throw AzureError("the header ServiceBusNotification-Format is missing")
-        }
-        guard !Self.foreign.contains(name) else {
-            throw .notSupported("A notification in the format \(name)")
-        }
-        guard let format = Format(rawValue: name) else {
-            throw AzureError("ServiceBusNotification-Format names no format that there is")
-        }
+    ///
+    /// - Parameters:
+    ///   - headers: Those of the request.
+    ///   - body: The notification.
+    ///   - contentType: Of the notification; `nil`: the one that the headers name.
+    ///   - now: The time.
+    /// - Throws: `AzureError` 400, 413, or 501 for a format that is not sent.
+    init(
+        _ headers: HTTPHeaders,
+        body: [UInt8],
+        contentType: String? = nil,
+        now: Instant = .now()
+    ) throws(AzureError) {
         guard body.count <= AzureSurface.maximumBodyBytes else {
             throw AzureError(
                 status: 413,
                 "a notification has at most \(AzureSurface.maximumBodyBytes) bytes"
             )
         }
-        self.format = format
+        let body = HubText.utf8(body, contentType: contentType ?? headers["content-type"])
+        format = try Self.format(headers, body)
         switch format {
         case .apple: content = .native(["apns": .object(try Self.apple(headers, body))])
         case .gcm: content = .native(["fcm": ["message": .object(try Self.gcm(body))]])
@@ -72,14 +76,48 @@ struct HubMessage: Equatable, Sendable {
         case .windowsphone: content = .native(["mpns": .object(try Self.phone(headers, body))])
         case .template: content = .properties(try Self.properties(body))
         }
-        if format == .apple, let text = headers["servicebusnotification-apns-expiry"] {
-            guard let time = HubJSON.instant(text) else {
-                throw AzureError("ServiceBusNotification-Apns-Expiry must be an ISO 8601 time")
+        let expiry =
+            headers["servicebusnotification-apns-expiry"]
+            ?? headers["servicebusnotification-apnsexpiry"]
+        if format == .apple, let text = expiry {
+            guard let time = HubTime.instant(text, now: now) else {
+                throw AzureError(
+                    "ServiceBusNotification-Apns-Expiry must be a time, such as "
+                        + "2026-12-25T06:30:00Z or 12/25/2026 06:30:00"
+                )
             }
             expiresAt = time
         } else {
             expiresAt = nil
         }
+    }
+
+    /// The one that is named. The Java SDK names none where the app sets headers of its own: then a
+    /// header of a push service says it, or the payload's `aps`.
+    private static func format(
+        _ headers: HTTPHeaders,
+        _ body: [UInt8]
+    ) throws(AzureError) -> Format {
+        guard let name = headers["servicebusnotification-format"]?.lowercased() else {
+            let names = headers.map { $0.name.lowercased() }
+            let apple = ["apns-", "x-apns-", "servicebusnotification-apns"]
+            if names.contains(where: { name in apple.contains { name.hasPrefix($0) } }) {
+                return .apple
+            }
+            if names.contains(where: { $0.hasPrefix("x-wns-") }) { return .windows }
+            if names.contains("x-windowsphone-target") || names.contains("x-notificationclass") {
+                return .windowsphone
+            }
+            guard (try? object(body))?["aps"] == nil else { return .apple }
+            throw AzureError("the header ServiceBusNotification-Format is missing")
+        }
+        guard !foreign.contains(name) else {
+            throw .notSupported("A notification in the format \(name)")
+        }
+        guard let format = Format(rawValue: name) else {
+            throw AzureError("unknown ServiceBusNotification-Format \"\(name.prefix(60))\"")
+        }
+        return format
     }
 
     private static func object(_ body: [UInt8]) throws(AzureError) -> JSONObject {
@@ -102,7 +140,12 @@ struct HubMessage: Equatable, Sendable {
     private static func text(_ body: [UInt8]) throws(AzureError) -> String {
         guard let text = String(validating: body, as: UTF8.self), !text.isEmpty,
             !text.utf8.contains(0)
-        else { throw AzureError("the notification must be text in UTF-8, not empty") }
+        else {
+            throw AzureError(
+                "the notification must be text in UTF-8, or in the charset of its content type, "
+                    + "ISO-8859-1; not empty"
+            )
+        }
         return text
     }
 
@@ -112,10 +155,12 @@ struct HubMessage: Equatable, Sendable {
         _ headers: HTTPHeaders,
         _ body: [UInt8]
     ) throws(AzureError) -> JSONObject {
-        [
-            "headers": .object(passedOn(headers) { $0.hasPrefix("apns-") && $0 != "apns-id" }),
-            "payload": .object(try object(body)),
-        ]
+        var apns = passedOn(headers) { $0.hasPrefix("apns-") && $0 != "apns-id" }
+        // .NET's own name for it.
+        if apns["apns-priority"] == nil, let priority = headers["x-apns-priority"] {
+            apns["apns-priority"] = .string(priority)
+        }
+        return ["headers": .object(apns), "payload": .object(try object(body))]
     }
 
     private static func gcm(_ body: [UInt8]) throws(AzureError) -> JSONObject {

@@ -73,7 +73,11 @@ extension AzureSurface {
         guard let notification = parts.first(where: { $0.name == "notification" }),
             let devices = parts.first(where: { $0.name == "devices" })
         else { throw AzureError("a batch has the parts notification and devices") }
-        let message = try HubMessage(request.headers, body: notification.body)
+        let message = try HubMessage(
+            request.headers,
+            body: notification.body,
+            contentType: notification.contentType
+        )
         guard message.format != .template else {
             throw AzureError("a template belongs to an installation: it cannot be sent directly")
         }
@@ -103,7 +107,7 @@ extension AzureSurface {
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
         let text = request.header("servicebusnotification-scheduletime")
-        guard let time = text.flatMap(HubJSON.instant) else {
+        guard let time = text.flatMap({ HubTime.instant($0, now: .now()) }) else {
             throw AzureError("ServiceBusNotification-ScheduleTime must be an ISO 8601 time")
         }
         guard time <= Instant.now().adding(milliseconds: Self.maximumLead) else {

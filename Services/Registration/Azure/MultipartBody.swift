@@ -1,4 +1,4 @@
-/// A `multipart/mixed` body as Azure's clients write it, more lenient than RFC 2046 where they are:
+/// A `multipart/mixed` or `multipart/form-data` body as Azure's clients write it, more lenient than RFC 2046 where they are:
 /// blanks around the boundary's `=`, no line end behind the last boundary.
 enum MultipartBody {
     struct Part: Equatable, Sendable {
@@ -69,7 +69,12 @@ enum MultipartBody {
 
     /// A parameter of a header's value, with or without quotation marks.
     static func parameter(_ name: String, of value: String) -> String? {
-        for part in value.split(separator: ";").dropFirst() {
+        var isQuoted = false
+        let parts = value.split { character in
+            if character == "\"" { isQuoted.toggle() }
+            return character == ";" && !isQuoted
+        }
+        for part in parts.dropFirst() {
             let pair = part.split(separator: "=", maxSplits: 1)
             guard pair.count == 2, trimmed(pair[0]).lowercased() == name else { continue }
             var text = trimmed(pair[1])

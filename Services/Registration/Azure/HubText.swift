@@ -1,0 +1,48 @@
+/// Bodies in another charset than UTF-8, which all else here reads.
+enum HubText {
+    /// Converts a body to UTF-8. One that is valid UTF-8 stays as it is, whatever its label says:
+    /// some clients label UTF-8 as ISO-8859-1.
+    ///
+    /// - Parameters:
+    ///   - body: As it came.
+    ///   - contentType: Names the charset; without one the XML declaration does.
+    /// - Returns: The body in UTF-8, with an XML declaration that agrees; `body` itself in a charset
+    ///   that is not supported.
+    static func utf8(_ body: [UInt8], contentType: String?) -> [UInt8] {
+        guard String(validating: body, as: UTF8.self) == nil else { return body }
+        let declared = xmlEncoding(body)
+        let charset =
+            contentType.flatMap { MultipartBody.parameter("charset", of: $0) }
+            ?? declared.map { String(decoding: body[$0], as: UTF8.self) }
+        guard let charset, latin1.contains(charset.lowercased()) else { return body }
+        var bytes = body
+        if let declared { bytes.replaceSubrange(declared, with: Array("utf-8".utf8)) }
+        // Its characters are the first 256 of Unicode.
+        return bytes.flatMap { $0 < 0x80 ? [$0] : [0xC0 | $0 >> 6, 0x80 | $0 & 0x3F] }
+    }
+
+    private static let latin1: Set<String> = [
+        "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "l1",
+    ]
+
+    /// The value of `encoding` in an XML declaration.
+    private static func xmlEncoding(_ body: [UInt8]) -> Range<Int>? {
+        let start = Array("<?xml".utf8)
+        guard body.starts(with: start),
+            let end = body.prefix(200).firstIndex(of: UInt8(ascii: ">"))
+        else { return nil }
+        let name = Array("encoding".utf8)
+        guard
+            let found = (start.count..<max(start.count, end - name.count)).first(where: {
+                body[$0..<($0 + name.count)].elementsEqual(name)
+            }),
+            let open = body[(found + name.count)..<end].firstIndex(where: isQuote),
+            let close = body[(open + 1)..<end].firstIndex(of: body[open])
+        else { return nil }
+        return (open + 1)..<close
+    }
+
+    private static func isQuote(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'")
+    }
+}
