@@ -27,6 +27,9 @@ package struct Installation: Sendable, Equatable {
     package var vendor: String?
     package var deviceProfile: String?
     package var fields: JSONObject
+    /// Whether it gets template sends only. It shares its token with others then: no save finds it by
+    /// the token, and it takes the token from no other.
+    package var isTemplateOnly = false
     package var isValid: Bool
     /// Why a provider's answer, or its silence, made it invalid; `nil` where the client muted it
     /// itself.

@@ -164,14 +164,14 @@ extension PushRequest {
         where !ChannelName.canBeKept(channel) {
             throw PushRequestError("channels[\(index)]", .badChannelName)
         }
-        return .installations(
-            Selectors(
-                channels: channels,
-                identities: try fields.strings("identities", orOne: false),
-                installations: try fields.strings("installations", orOne: false),
-                condition: try condition(fields)
-            )
+        var selectors = Selectors(
+            channels: channels,
+            identities: try fields.strings("identities", orOne: false),
+            installations: try fields.strings("installations", orOne: false),
+            condition: try condition(fields)
         )
+        selectors.isOfTemplate = fields.has("template")
+        return .installations(selectors)
     }
 
     /// A push goes to all that are selected, so what makes fewer of them is refused, not ignored.

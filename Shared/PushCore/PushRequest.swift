@@ -67,6 +67,8 @@ package struct PushRequest: Sendable, Equatable {
         /// Of an audience topic: only those that were given no such version of their app's remote
         /// config, nor a later one.
         package var configBelow: Int?
+        /// Whether the push is a template's, which reaches installations for template sends too.
+        package var isOfTemplate = false
 
         package init(
             channels: [String]? = nil,

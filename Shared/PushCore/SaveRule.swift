@@ -94,7 +94,9 @@ extension SaveRequest {
             if other.installationID != nil, other.installationID.isSame(as: kept.installationID) {
                 return (other.objectID, .deleted)
             }
-            guard other.token != nil, other.sharesRoute(with: kept) else { return nil }
+            guard other.token != nil, !other.isTemplateOnly, !kept.isTemplateOnly,
+                other.sharesRoute(with: kept)
+            else { return nil }
             switch rule {
             case .leanCloud: return (other.objectID, .deleted)
             case .parse: return (other.objectID, .withoutRoute)
@@ -241,14 +243,16 @@ extension Installation {
 
     /// Whether it is reached by that very route.
     func holds(_ keys: Keys) -> Bool {
-        token != nil && token == keys.token && platform == keys.platform
+        !isTemplateOnly && token != nil && token == keys.token && platform == keys.platform
             && environment.mayBe(keys.environment)
     }
 
     /// Whether it has that token, be it a route or only a field.
     fileprivate func names(_ keys: Keys) -> Bool {
         if holds(keys) { return true }
-        guard let wanted = keys.deviceToken, let own = deviceToken else { return false }
+        guard !isTemplateOnly, let wanted = keys.deviceToken, let own = deviceToken else {
+            return false
+        }
         return Keys.parseToken(own).isSame(as: wanted) && environment.mayBe(keys.environment)
     }
 

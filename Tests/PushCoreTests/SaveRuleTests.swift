@@ -283,6 +283,22 @@ struct SaveRuleTests {
         #expect(try displaced(.azure, by: taken, among: known) == ["b": .deleted])
     }
 
+    @Test(
+        "What is for template sends only shares its token: it takes none, and none is taken from it"
+    )
+    func templatesShareTokens() throws {
+        var template = try installation("t", ["deviceToken": "aa", "installationId": "1-2-1"])
+        template.isTemplateOnly = true
+        let phone = try installation("p", ["deviceToken": "aa", "installationId": "phone"])
+        for rule in [SaveRule.leanCloud, client, .azure] {
+            #expect(try displaced(rule, by: phone, among: [template]) == [:])
+            #expect(try displaced(rule, by: template, among: [phone]) == [:])
+        }
+        let body: JSONObject = ["deviceType": "ios", "deviceToken": "aa"]
+        #expect(try decide(.leanCloud, body, among: [template]).target == .create)
+        #expect(try decide(client, body, among: [template]).target == .create)
+    }
+
     @Test("A route that another took comes back only when the device names it")
     func lostRoutesStayLost() throws {
         var lost = try installation("a", ["deviceToken": "aa", "badge": 1])

@@ -28,7 +28,8 @@ enum SubjectSearch {
             }
         let found = try await transaction.execute(
             """
-            SELECT \(InstallationRow.columns), encode(token_hash, 'hex') AS hash
+            SELECT \(InstallationRow.columns), 
+                encode(coalesce(token_hash, sha256(convert_to(token, 'UTF8'))), 'hex') AS hash
             FROM installations WHERE app = $1 AND \(condition)
             ORDER BY object_id\(isLocking ? " FOR UPDATE" : "")
             """,

@@ -18,7 +18,7 @@ struct DeadToken {
             """
             WITH dead AS (
                 SELECT i.app, i.provider, i.environment,
-                    sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
+                    i.token, sha256(convert_to(i.token, 'UTF8')) AS token_hash, i.died_at, i.reason
                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[],
                     $6::text[]) AS i(app, provider, environment, token, died_at, reason)
             ), held AS MATERIALIZED (
@@ -29,6 +29,13 @@ struct DeadToken {
                         AND n.token_hash = dead.token_hash
                         AND (n.environment = dead.environment
                             OR n.environment = '' AND dead.reason <> 'BadDeviceToken')
+                    UNION ALL
+                    SELECT n.object_id FROM installations n
+                    WHERE n.app = dead.app AND n.template_only AND n.token IS NOT NULL
+                        AND hashtextextended(n.token, 0) = hashtextextended(dead.token, 0)
+                        AND n.token = dead.token AND n.provider = dead.provider
+                        AND (n.environment = dead.environment
+                            OR n.environment = '' AND dead.reason <> 'BadDeviceToken')
                 ) AS i
             ), ordered AS MATERIALIZED (
                 SELECT * FROM held ORDER BY app COLLATE "C", object_id
@@ -37,7 +44,7 @@ struct DeadToken {
                 CROSS JOIN LATERAL (
                     SELECT FROM installations n
                     WHERE n.app = o.app AND n.object_id = o.object_id AND n.valid
-                        AND n.token_hash = o.token_hash AND n.token_updated_at <= o.died_at
+                        AND n.token = o.token AND n.token_updated_at <= o.died_at
                     FOR UPDATE
                 ) AS locked
             )

@@ -212,7 +212,7 @@ extension InstallationBatch {
             SELECT n.app, n.object_id FROM unnest($8::text[], $9::text[]) AS w(app, token)
             CROSS JOIN LATERAL (
                 SELECT i.app, i.object_id FROM installations i
-                WHERE i.app = w.app AND i.token_hash IS NULL
+                WHERE i.app = w.app AND i.token_hash IS NULL AND NOT i.template_only
                     AND i.fields->>'deviceToken' IS NOT NULL
                     AND hashtextextended(i.fields->>'deviceToken', 0)
                         = hashtextextended(w.token, 0)
@@ -303,11 +303,12 @@ extension InstallationBatch {
         INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
             environment, identity, channels, installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            channels_absent, badge_absent, created_at, updated_at)
-        SELECT app, object_id, device_type, provider, token, sha256(convert_to(token, 'UTF8')),
+            channels_absent, badge_absent, template_only, created_at, updated_at)
+        SELECT app, object_id, device_type, provider, token,
+            CASE WHEN NOT template_only THEN sha256(convert_to(token, 'UTF8')) END,
             environment, identity, channels::text[], installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            channels_absent, badge_absent, date_trunc('milliseconds', now()),
+            channels_absent, badge_absent, template_only, date_trunc('milliseconds', now()),
             date_trunc('milliseconds', now())
         FROM \(written)
         RETURNING app, object_id, created_at, updated_at
@@ -318,8 +319,10 @@ extension InstallationBatch {
     private static let updateSQL = """
         UPDATE installations i SET device_type = w.device_type, provider = w.provider,
             token = w.token,
-            token_hash = CASE WHEN i.token = w.token THEN i.token_hash
+            token_hash = CASE WHEN w.template_only THEN NULL
+                WHEN i.token = w.token AND i.token_hash IS NOT NULL THEN i.token_hash
                 ELSE sha256(convert_to(w.token, 'UTF8')) END,
+            template_only = w.template_only,
             environment = w.environment, identity = w.identity,
             channels = coalesce(w.channels::text[], i.channels),
             installation_id = w.installation_id, badge = w.badge, time_zone = w.time_zone,
@@ -340,11 +343,11 @@ extension InstallationBatch {
         unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
             $7::text[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::text[],
             $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::boolean[], $18::text[],
-            $19::timestamptz[], $20::text[], $21::boolean[], $22::boolean[])
+            $19::timestamptz[], $20::text[], $21::boolean[], $22::boolean[], $23::boolean[])
             AS w(app, object_id, device_type, provider, token, environment, identity, channels,
                 installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile,
                 fields, valid, invalid_reason, token_updated_at, version, channels_absent,
-                badge_absent)
+                badge_absent, template_only)
         """
 
     private func parameters(_ rows: [RowID]) -> [PostgresValue] {
@@ -371,6 +374,7 @@ extension InstallationBatch {
             .timestampArray(values.map { $0.tokenUpdatedAt?.microseconds }),
             .textArray(rows.map(version)), .booleanArray(values.map { !$0.hasChannels }),
             .booleanArray(values.map { !$0.hasBadge }),
+            .booleanArray(values.map(\.isTemplateOnly)),
         ]
     }
 

@@ -53,6 +53,7 @@ struct InstallationBatch {
         if let id = installation.installationID {
             keys.insert(Key(app: app, kind: .installationID, text: ExactText(id)))
         }
+        guard !installation.isTemplateOnly else { return keys }
         if let token = installation.token {
             keys.insert(Key(app: app, kind: .token, text: ExactText(token)))
         }
@@ -159,7 +160,8 @@ struct InstallationBatch {
         let hasNewRoute =
             kept.token != existing?.token || kept.platform != existing?.platform
             || kept.environment != existing?.environment
-        if hasNewRoute, let platform = kept.platform, let token = kept.token {
+            || existing?.isTemplateOnly == true
+        if hasNewRoute, !kept.isTemplateOnly, let platform = kept.platform, let token = kept.token {
             keys.routes.insert(DeviceKeys.Route(platform: platform, token: token))
         }
         return keys
@@ -179,6 +181,7 @@ struct InstallationBatch {
             return !before.installationID.isSame(as: now.installationID)
                 || before.token != now.token
                 || before.platform != now.platform || before.environment != now.environment
+                || before.isTemplateOnly != now.isTemplateOnly
         }
     }
 }

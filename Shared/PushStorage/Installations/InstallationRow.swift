@@ -8,7 +8,7 @@ enum InstallationRow {
         app, object_id, device_type, provider, token, environment, identity, channels,
         installation_id, badge, time_zone, locale, apns_topic, vendor, device_profile, fields,
         valid, invalid_reason, token_updated_at, created_at, updated_at, channels_absent,
-        badge_absent
+        badge_absent, template_only
         """
 
     static func read(_ row: PostgresRow) throws -> Installation {
@@ -41,6 +41,7 @@ enum InstallationRow {
         installation.invalidReason = try row.textOrNil("invalid_reason")
         installation.tokenUpdatedAt = try row.instantOrNil("token_updated_at")
         installation.updatedAt = try row.instant("updated_at")
+        installation.isTemplateOnly = try row.boolean("template_only")
         return installation
     }
 }

@@ -30,9 +30,11 @@ extension PushRequest.Selectors {
         return conditions
     }
 
-    /// The part of them that leaves installations out which hear of it otherwise, or have heard.
+    /// The part of them that leaves installations out which hear of it otherwise, or have heard, or
+    /// get template sends only.
     func besideTopic(_ parameters: inout [PostgresValue]) -> String {
-        var conditions = exceptFCM ? " AND n.provider <> '\(Platform.fcm.rawValue)'" : ""
+        var conditions = isOfTemplate ? "" : " AND NOT n.template_only"
+        if exceptFCM { conditions += " AND n.provider <> '\(Platform.fcm.rawValue)'" }
         if let configBelow {
             parameters.append(.integer(configBelow))
             conditions += """

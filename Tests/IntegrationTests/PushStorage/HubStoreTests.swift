@@ -62,6 +62,63 @@ struct HubStoreTests {
         }
     }
 
+    @Test("What is for template sends only shares its token, gets no other push, and dies with it")
+    func templatesOnly() async throws {
+        try await StorageFixture.run { fixture in
+            let store = fixture.database.installations
+            let phone = try await fixture.install(fixture.iPhone("ab01"))
+            for id in ["1-2-1", "3-4-1"] {
+                var object = fixture.iPhone("ab01")
+                object["installationId"] = .string(id)
+                object["_azure"] = ["templateNames": ["registration"]]
+                let wanted = object
+                _ = try await store.save(
+                    app: app,
+                    keys: try Installation.Keys(["installationId": .string(id)]),
+                    rule: .azure
+                ) { [app] existing in
+                    #expect(existing == nil)
+                    let now = Instant.now()
+                    let objectID = ObjectID.make(at: now, random: .random(in: 0...UInt64.max))
+                    var installation = Installation(app: app, objectID: objectID, at: now)
+                    installation.isTemplateOnly = true
+                    try installation.take(wanted, changed: TextSet(wanted.keys), now: now)
+                    return installation
+                }
+            }
+            // Who saves the token means the phone, and takes it from nobody.
+            #expect(try await fixture.install(fixture.iPhone("ab01")).objectID == phone.objectID)
+            let all = try await store.query(app: app)
+            #expect(all.map(\.token) == ["ab01", "ab01", "ab01"])
+            #expect(all.filter(\.isTemplateOnly).count == 2)
+            func reached(_ request: JSONObject) async throws -> Int? {
+                let parsed = try PushRequest.parse(request, now: .now())
+                guard case .installations(let selectors) = parsed.audience else { return nil }
+                return try await store.explain(app: app, selectors).reachable[.apns]
+            }
+            #expect(try await reached(["data": ["alert": "x"]]) == 1)
+            #expect(try await reached(["data": ["alert": "x"], "platforms": ["apns"]]) == 1)
+            #expect(
+                try await reached(["template": ["name": "registration", "properties": [:]]]) == 2
+            )
+            let listed = try await store.registrations(
+                app: app,
+                .channel([.apns], ["ab01"]),
+                from: "",
+                limit: 10
+            )
+            #expect(listed.count == 3)
+            let session = try await fixture.database.sessions.open(name: "replica")
+            let push = try fixture.push("p", ["installations": [.string(phone.objectID)]])
+            let planned = try await fixture.database.intake.plan(session: session, [push])
+            let answers = planned.deliveries.map { gone($0, at: .now()) }
+            #expect(
+                try await fixture.database.recording.settle(session: session, answers).count == 1
+            )
+            #expect(try await store.query(app: app).map(\.isValid) == [false, false, false])
+        }
+    }
+
     @Test("The pushes of one send are accepted once, all of them, however often they come at once")
     func groups() async throws {
         try await StorageFixture.run { fixture in
