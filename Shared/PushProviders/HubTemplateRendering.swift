@@ -5,7 +5,7 @@ package import PushCore
 package struct DeviceTemplate: Sendable {
     private let body: String
     private let headers: JSONObject
-    private let expiry: Instant?
+    private let expiry: String?
 
     /// From what the installation keeps: an object of `body`, `headers` and `expiry`.
     package init(stored: String) throws(RenderingError) {
@@ -14,10 +14,7 @@ package struct DeviceTemplate: Sendable {
         else { throw .invalid(field: "the device's template", problem: "cannot be read") }
         self.body = body
         headers = object["headers"]?.object ?? [:]
-        // Earlier versions kept a time as it came: without a zone it is meant in UTC.
-        expiry = object["expiry"]?.string.flatMap {
-            Instant(iso8601: $0) ?? Instant(iso8601: $0 + "Z")
-        }
+        expiry = object["expiry"]?.string
     }
 
     /// The message for one platform, as a push that names it natively would bring it.
@@ -26,8 +23,23 @@ package struct DeviceTemplate: Sendable {
         _ properties: TextMap<String>,
         now: Instant
     ) throws(RenderingError) -> PushRequest.NativePayloads {
-        if let expiry, expiry <= now {
+        // Headers and the expiry may be expressions, as the body's texts are.
+        var room = HubExpression.maximumBytes
+        func filled(_ text: String) -> String {
+            HubExpression(text)?.text(properties, room: &room) ?? text
+        }
+        let expiry = expiry.map(filled)
+        // Earlier versions kept a time as it came: without a zone it is meant in UTC.
+        let expiresAt = expiry.flatMap { Instant(iso8601: $0) ?? Instant(iso8601: $0 + "Z") }
+        if let expiresAt, expiresAt <= now {
             throw .expiredTemplate
+        }
+        var headers = headers
+        for (name, value) in headers { headers[name] = value.string.map { .string(filled($0)) } }
+        guard room >= 0 else { throw Self.tooLarge }
+        // Now or never.
+        if platform == .apns, expiry == "0", headers["apns-expiration"] == nil {
+            headers["apns-expiration"] = "0"
         }
         var native = PushRequest.NativePayloads()
         switch platform {
@@ -48,7 +60,6 @@ package struct DeviceTemplate: Sendable {
                 }
             }
         case .wns:
-            var headers = headers
             let type = Self.take("x-wns-type", from: &headers)
             let text = try text(properties)
             native.wns = [

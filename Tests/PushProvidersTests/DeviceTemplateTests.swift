@@ -32,6 +32,29 @@ struct DeviceTemplateTests {
         )
     }
 
+    @Test("Headers and the expiry may be expressions; an expiry of 0 is now or never")
+    func expressionsBesideTheBody() throws {
+        func native(_ expiry: String, _ words: TextMap<String>) throws -> JSONObject? {
+            let stored: JSONObject = [
+                "body": "{}", "headers": ["apns-priority": "$(p)", "apns-topic": "plain"],
+                "expiry": .string(expiry),
+            ]
+            return try DeviceTemplate(stored: JSONValue.object(stored).text)
+                .native(for: .apns, words, now: .now()).apns?["headers"]?.object
+        }
+        #expect(
+            try native("0", ["p": "5"])
+                == ["apns-priority": "5", "apns-topic": "plain", "apns-expiration": "0"]
+        )
+        #expect(
+            try native("$(until)", ["p": "10", "until": "2036-01-01T00:00:00Z"])
+                == ["apns-priority": "10", "apns-topic": "plain"]
+        )
+        #expect(throws: RenderingError.self) {
+            try native("$(until)", ["until": "2001-01-01T00:00:00Z"])
+        }
+    }
+
     @Test("A number is bare in JSON where it is one as JSON writes it, without a sign")
     func numbers() throws {
         let filled = HubExpression.fill(["a": "#(n)", "b": "#(f)", "c": "#(e)"], Self.words)
