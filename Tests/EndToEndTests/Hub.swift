@@ -58,6 +58,8 @@ struct Hub {
         ).successful("python")
     }
 
+    func token(_ key: Key) -> String { key == .listen ? listen : full }
+
     func raw(
         _ method: String,
         _ path: String,

@@ -52,7 +52,7 @@ extension EndToEndTests {
         @Test(
             "Maven's packages",
             .enabled(if: TestEnvironment.javaClients != nil, "JAVA_CLIENTS is not set"),
-            arguments: ["Rudder", "CloudEventsClient"]
+            arguments: ["Segment", "Rudder", "CloudEventsClient"]
         )
         func java(program: String) async throws {
             let bench = try await IngestBench()

@@ -48,7 +48,7 @@ extension EndToEndTests {
             arguments: [
                 "fcm formats", "a tag at the end",
                 "installations", "patches", "formats", "sends", "templates", "schedules",
-                "other calls",
+                "registrations", "other calls",
             ]
         )
         func azure(scenario: String) async throws {

@@ -141,6 +141,7 @@ struct RightsFixture {
     private(set) var schedule = ""
     private(set) var hubMessage = ""
     private(set) var hubSchedule = ""
+    private(set) var hubRegistration = ""
 
     init(_ app: Stack.App, _ url: String) async throws {
         (self.app, self.url) = (app, url)
@@ -201,6 +202,16 @@ struct RightsFixture {
         hubMessage = try id(
             of: try await send("POST", "/\(app.id)/messages", hubMessageHeaders, ["aps": [:]])
         )
+        let registration = try await http(
+            "POST",
+            "\(url)/\(app.id)/registrations",
+            headers: hubHeaders.merging(Self.hubEntryHeaders) { $1 },
+            bytes: Self.hubEntry
+        )
+        guard let found = registration.text.split(separator: "<RegistrationId>").last else {
+            throw TestFailure("no registration: \(registration.status) \(registration.text)")
+        }
+        hubRegistration = String(found.prefix { $0 != "<" })
         hubSchedule = try id(
             of: try await send(
                 "POST",
@@ -217,6 +228,20 @@ struct RightsFixture {
 
     private var hubMessageHeaders: [String: String] {
         hubHeaders.merging(Self.hubSendHeaders) { $1 }
+    }
+
+    static let hubEntryHeaders = ["Content-Type": "application/atom+xml;type=entry;charset=utf-8"]
+
+    /// Of a new phone each time.
+    static var hubEntry: [UInt8] {
+        Array(
+            """
+            <entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">
+            <AppleRegistrationDescription
+            xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"><Tags>news</Tags>
+            <DeviceToken>\(makeAPNsToken())</DeviceToken></AppleRegistrationDescription></content></entry>
+            """.utf8
+        )
     }
 
     static let hubSendHeaders = [
@@ -279,6 +304,10 @@ extension RightsFixture {
             question.headers.merge(Self.hubSendHeaders) { $1 }
             question.headers["ServiceBusNotification-ScheduleTime"] =
                 ISO8601DateFormatter().string(from: time)
+        case ("POST", "/:hub/registrations"), ("PUT", "/:hub/registrations/:id"):
+            question.headers.merge(Self.hubEntryHeaders) { $1 }
+            question.body = Self.hubEntry
+        case ("DELETE", "/:hub/registrations/:id"): question.headers["If-Match"] = "*"
         case (_, "/1.1/cloudQuery"):
             question.path += "?cql=select%20*%20from%20_Installation%20limit%205"
         default: break
@@ -307,6 +336,7 @@ extension RightsFixture {
         case "/:hub/messages/:id": hubMessage
         case "/:hub/schedulednotifications/:id": hubSchedule
         case "/:hub/installations/:id": installationID
+        case "/:hub/registrations/:id": hubRegistration
         case _ where pattern.lowercased().contains("installation"): installation
         case _ where pattern.lowercased().contains("user"): identity
         default: "1"

@@ -34,20 +34,15 @@ struct AzureSurface: Surface {
     }
 
     var routes: [SurfaceRoute] {
-        installationRoutes + messageRoutes + feedbackRoutes + refusals
+        installationRoutes + registrationRoutes + messageRoutes + feedbackRoutes + refusals
     }
 
-    /// The older model, and bulk jobs: a clear "not supported", which clients do not repeat.
+    /// Bulk jobs: a clear "not supported", which clients do not repeat.
     private var refusals: [SurfaceRoute] {
-        [
-            "registrations", "registrations/:id", "registrationids", "registrationIDs",
-            "registrationids/:id", "registrationIDs/:id", "tags/:tag/registrations", "jobs",
-            "jobs/:id",
-        ]
-        .flatMap { path -> [SurfaceRoute] in
-            let what = path.hasPrefix("jobs") ? "A job of a hub" : "The model of registrations"
-            return [HTTPMethod.get, .post, .put, .delete, .patch].flatMap { method in
-                on(method, path, .listen) { _, _ in throw AzureError.notSupported(what) }
+        ["jobs", "jobs/:id"].flatMap { path in
+            [HTTPMethod.get, .post, .put, .delete, .patch].flatMap { method in
+                on(method, path, .listen) { _, _ in throw AzureError.notSupported("A job of a hub")
+                }
             }
         }
     }
@@ -58,6 +53,7 @@ struct AzureSurface: Surface {
         _ path: String,
         _ right: AzureRight,
         maximumBodyBytes: Int = AzureSurface.maximumBodyBytes,
+        action: String? = nil,
         _ handler:
             @escaping @Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse
     ) -> [SurfaceRoute] {
@@ -65,7 +61,7 @@ struct AzureSurface: Surface {
             SurfaceRoute(
                 method,
                 "/:hub/\(path)\(end)",
-                action: end.isEmpty ? nil : "\(method.rawValue) /:hub/\(path)",
+                action: action ?? (end.isEmpty ? nil : "\(method.rawValue) /:hub/\(path)"),
                 appName: "hub",
                 maximumBodyBytes: maximumBodyBytes,
                 handler: .caller { request, caller in

@@ -82,6 +82,8 @@ struct HubInstallation: Equatable, Sendable {
     var secondaryTiles: TextMap<HubChannel> = [:]
     var pushVariables: JSONObject = [:]
     var expirationTime: String?
+    /// Of a registration of the older model; `nil` for an installation.
+    var registration: HubRegistration?
 
     static let noExpiry = "9999-12-31T23:59:59.9999999Z"
     static let maximumTags = 60
@@ -90,6 +92,12 @@ struct HubInstallation: Equatable, Sendable {
     private static let maximumVariables = 100
     private static let maximumVariablesBytes = 16 * 1024
     private static let maximumChannelBytes = 4096
+
+    init(id: String, platform: HubPlatform, channel: HubChannel) {
+        self.id = id
+        self.platform = platform
+        self.channel = channel
+    }
 
     // MARK: From a client
 
@@ -208,7 +216,9 @@ struct HubInstallation: Equatable, Sendable {
                 case (.mpns, "x-windowsphone-target"): ["toast", "token", "tile", "raw", ""]
                 default: nil
                 }
-            if let values, !values.contains(platform == .mpns ? text.lowercased() : text) {
+            if let values, !HubChannel.isExpression(text),
+                !values.contains(platform == .mpns ? text.lowercased() : text)
+            {
                 throw AzureError("\(path) has no value that it may have")
             }
         }
@@ -315,6 +325,7 @@ struct HubInstallation: Equatable, Sendable {
         }
         pushVariables = kept["pushVariables"]?.object ?? [:]
         expirationTime = kept["expirationTime"]?.string
+        registration = HubRegistration(kept: kept["registration"])
     }
 
     /// Puts it into the fields of an installation; what other surfaces keep there stays.
@@ -362,13 +373,18 @@ struct HubInstallation: Equatable, Sendable {
         var kept: JSONObject = ["platform": .string(platform.rawValue)]
         if platform.provider == nil { kept["pushChannel"] = channel.pushChannel }
         if let expirationTime { kept["expirationTime"] = .string(expirationTime) }
+        if let registration { kept["registration"] = registration.kept }
         // Only of a time that may come are there to be looked for.
         if let expiresAt, expiresAt < Self.farFuture {
             kept["expiresAt"] = .integer(expiresAt.milliseconds)
         }
         if !pushVariables.isEmpty { kept["pushVariables"] = .object(pushVariables) }
         if !channel.templates.isEmpty {
-            kept["templates"] = .object(channel.keptTemplates)
+            // The name of a registration's template is no tag.
+            kept["templates"] = .object(
+                registration == nil
+                    ? channel.keptTemplates : channel.keptTemplates(areNamesTags: false)
+            )
             kept["templateNames"] = .array(channel.templates.map { .string($0.name) })
         }
         if !secondaryTiles.isEmpty {
@@ -409,12 +425,22 @@ extension HubChannel {
         object["templates"] = .object(written)
     }
 
-    fileprivate var keptTemplates: JSONObject {
+    fileprivate var keptTemplates: JSONObject { keptTemplates(areNamesTags: true) }
+
+    fileprivate func keptTemplates(areNamesTags: Bool) -> JSONObject {
         var kept = JSONObject()
         for (name, template) in templates {
-            kept[HubTemplate.key(name)] = .object(template.kept(as: name))
+            var object = template.kept(as: name)
+            if !areNamesTags { object["tags"] = .array(template.tags.map(JSONValue.string)) }
+            kept[HubTemplate.key(name)] = .object(object)
         }
         return kept
+    }
+
+    /// Whether a text of a template is filled with a send's words.
+    static func isExpression(_ text: String) -> Bool {
+        let text = text.drop { $0.isWhitespace }
+        return ["$(", "#(", "%(", ".(", "{", "'", "\""].contains { text.hasPrefix($0) }
     }
 
     fileprivate mutating func readTemplates(_ kept: JSONObject) {

@@ -25,7 +25,10 @@ extension AzureSurface {
         }
         let wanted = try HubInstallation(body, id: try request.installationID())
         try await save(wanted, of: caller, namesChannel: true) { existing in
-            (existing ?? .fresh(caller.appID), wanted)
+            guard existing?.isHubRegistration != true else {
+                throw AzureError(status: 409, "installationId is a registration's id")
+            }
+            return (existing ?? .fresh(caller.appID), wanted)
         }
         return .empty(200)
     }
@@ -39,7 +42,7 @@ extension AzureSurface {
         let id = try request.installationID()
         // The channel that comes out of it must be locked before the row is read for good.
         for _ in 1...Self.maximumAttempts {
-            guard let found = try await find(id, of: caller.appID) else {
+            guard let found = try await find(id, of: caller.appID), !found.isHubRegistration else {
                 throw AzureError.installationNotFound
             }
             var expected = try patch.applied(to: HubInstallation(found))
@@ -75,9 +78,9 @@ extension AzureSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
-        guard let found = try await find(try request.installationID(), of: caller.appID) else {
-            throw AzureError.installationNotFound
-        }
+        guard let found = try await find(try request.installationID(), of: caller.appID),
+            !found.isHubRegistration
+        else { throw AzureError.installationNotFound }
         return .json(
             .object(
                 HubInstallation(found).object(
@@ -92,7 +95,9 @@ extension AzureSurface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
-        if let found = try await find(try request.installationID(), of: caller.appID) {
+        if let found = try await find(try request.installationID(), of: caller.appID),
+            !found.isHubRegistration
+        {
             _ = try await database.installations.delete(
                 app: caller.appID,
                 objectIDs: [found.objectID]
@@ -101,7 +106,7 @@ extension AzureSurface {
         return .empty(204)
     }
 
-    private func find(_ id: String, of app: String) async throws -> Installation? {
+    func find(_ id: String, of app: String) async throws -> Installation? {
         var filter = InstallationStore.Filter()
         filter.installationID = id
         return try await database.installations.query(app: app, filter, limit: 1).first
@@ -116,27 +121,32 @@ extension AzureSurface {
     ///   - caller: The app's.
     ///   - namesChannel: Whether the caller does.
     ///   - make: May be called again.
+    /// - Returns: What is stored.
     /// - Throws: What `make` throws; `AzureError`, `InstallationError`, `StorageError`.
-    private func save(
+    @discardableResult
+    func save(
         _ expected: HubInstallation,
         of caller: Caller,
         namesChannel: Bool,
         make: @escaping @Sendable (Installation?) throws -> (Installation, HubInstallation)
-    ) async throws {
+    ) async throws -> Installation {
         let app = caller.appID
         try await know(expected.channel.templates.map(\.name), caller)
         var object: JSONObject = [:]
         _ = expected.write(to: &object, provider: nil)
-        if !namesChannel { object = ["installationId": .string(expected.id)] }
+        // A template shares its channel with others, and takes it from none.
+        let isTemplateOnly = expected.registration?.isTemplate ?? false
+        if !namesChannel || isTemplateOnly { object = ["installationId": .string(expected.id)] }
         let keys = try Installation.Keys(object)
         let now = Instant.now()
-        _ = try await database.installations.save(
+        let kept = try await database.installations.save(
             app: app,
             keys: keys,
             rule: .azure
         ) { existing in
             let (made, wanted) = try make(existing)
             var installation = made
+            installation.isTemplateOnly = isTemplateOnly
             var object = installation.object
             var changed = wanted.write(to: &object, provider: installation.platform)
             if !namesChannel { changed.subtract(HubInstallation.routeFields) }
@@ -157,6 +167,7 @@ extension AzureSurface {
             return installation
         }
         saved.add()
+        return kept.installation
     }
 
     /// - Throws: `AzureError` 403 where the hub has as many names of templates as it may. An app
@@ -183,7 +194,7 @@ extension AzureSurface {
 }
 
 extension Installation {
-    fileprivate static func fresh(_ app: String) -> Installation {
+    static func fresh(_ app: String) -> Installation {
         let now = Instant.now()
         return Installation(app: app, objectID: newObjectID(at: now), at: now)
     }

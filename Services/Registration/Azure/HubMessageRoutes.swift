@@ -200,7 +200,10 @@ extension AzureSurface {
                 where: .all([selectors.condition ?? .everything, valid]),
                 limit: Self.maximumTestDevices
             )
-            for device in devices where device.token != nil && !found.contains(device.objectID) {
+            for device in devices
+            where device.token != nil && !found.contains(device.objectID)
+                && (message.format == .template || !device.isTemplateOnly)
+            {
                 found.append(device.objectID)
             }
         }
@@ -268,7 +271,7 @@ extension HTTPServerRequest {
     }
 
     /// An absolute address, whose third and last segments clients take.
-    fileprivate func location(_ collection: String, _ id: String) -> String {
+    func location(_ collection: String, _ id: String) -> String {
         let version = queryValue("api-version") ?? ""
         let isPlain =
             (1...20).contains(version.utf8.count)

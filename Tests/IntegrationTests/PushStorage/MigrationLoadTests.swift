@@ -200,7 +200,7 @@ struct MigrationLoadTests {
                 )
                 if version == ["\(PushDatabase.schemaVersion)"] { break }
             }
-            #expect(ends > 2)
+            #expect(ends > 1)
             #expect(try await fixture.server.query(Self.shape) == whole)
         }
     }
@@ -256,6 +256,8 @@ struct MigrationLoadTests {
             8: ["ALTER TABLE pushes ADD COLUMN is_planning"],
             12: ["ALTER TABLE installations ADD COLUMN seen_on"],
             16: ["UPDATE credentials c"],
+            // Erasures that are under way.
+            31: ["WITH begun AS (DELETE FROM erasures"],
         ]
         for migration in Migration.all {
             for step in MigrationStep.steps(of: migration.statements) {
@@ -280,6 +282,7 @@ struct MigrationLoadTests {
             ("ALTER TABLE pushes ADD COLUMN a int GENERATED ALWAYS AS (1) STORED", .wholeTable),
             ("ALTER TABLE pushes ALTER COLUMN app TYPE bytea", .wholeTable),
             ("ALTER TABLE pushes ADD CONSTRAINT a CHECK (true)", .wholeTable),
+            ("ALTER TABLE pushes ADD CONSTRAINT a CHECK (true) NOT VALID", .brief),
             ("ALTER TABLE pushes ADD COLUMN a uuid DEFAULT gen_random_uuid()", .wholeTable),
             ("ALTER TABLE pushes ALTER COLUMN app SET NOT NULL", .unknown),
             ("ALTER TABLE pushes CLUSTER ON a", .unknown),
