@@ -227,7 +227,10 @@ struct CancelTests {
             )
             _ = try await eventually("the page holds the push") {
                 try await server.query(
-                    "select 1 from pg_stat_activity where query like 'begin;%' and datname = current_database()"
+                    """
+                    select 1 from pg_stat_activity where query like 'begin;%'
+                    and datname = current_database() and wait_event = 'PgSleep'
+                    """
                 ).isEmpty ? nil : true
             }
             let cancelled = try await database.pushes.cancel(push.id)
