@@ -26,11 +26,7 @@ extension KafkaConsumer {
         ticker = loop.schedule(after: .milliseconds(500), every: .milliseconds(500)) {
             [weak self] in self?.assumeIsolated { $0.serve() }
         }
-        let code = unsafe client.withHandle { handle in
-            unsafe PartitionList.with(topics.map { TopicPartition(topic: $0, partition: -1) }) {
-                list in unsafe rd_kafka_subscribe(handle, list)
-            }
-        }
+        let code = subscribe()
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
             state = .ended
             ticker?.cancel()
@@ -44,6 +40,35 @@ extension KafkaConsumer {
         serve()
     }
 
+    private func subscribe() -> rd_kafka_resp_err_t {
+        unsafe client.withHandle { handle in
+            unsafe PartitionList.with(topics.map { TopicPartition(topic: $0, partition: -1) }) {
+                list in unsafe rd_kafka_subscribe(handle, list)
+            }
+        }
+    }
+
+    /// Asks the group again after it rejected this member: librdkafka 2.0 does not by itself.
+    func scheduleRejoin() {
+        guard rejoin == nil else { return }
+        rejoin = loop.schedule(after: Self.rejoinPause) { [weak self] in
+            self?.assumeIsolated { consumer in
+                consumer.rejoin = nil
+                guard consumer.state == .running, consumer.isRejected else { return }
+                let code = consumer.subscribe()
+                guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
+                consumer.log.info(
+                    "subscription refused",
+                    [
+                        .kafkaGroup: .string(consumer.group),
+                        .error: .string(KafkaError(code).description),
+                    ]
+                )
+                consumer.scheduleRejoin()
+            }
+        }
+    }
+
     /// From here nothing is handed out, and what was read and not handed out is dropped.
     func beginStop() {
         guard state == .running else { return }
@@ -53,6 +78,7 @@ extension KafkaConsumer {
         availability.set(.life, "consumer \(group) is stopping")
         ready.removeAll()
         dismissWaiters()
+        rejoin?.cancel()
         ticker?.cancel()
         ticker = loop.schedule(after: .milliseconds(5), every: .milliseconds(5)) {
             [weak self] in self?.assumeIsolated { $0.serve() }

@@ -55,6 +55,9 @@ package actor KafkaConsumer {
     var hasJoined = false
     /// The group's members use another protocol, so the broker rejects ours until they have left.
     var isRejected = false
+    /// Asks the group once more.
+    var rejoin: LoopTimer?
+    static let rejoinPause: Duration = .seconds(2)
     var isBrokerUp = true
     var failure: KafkaError?
     /// The last error that was no partition's.
@@ -340,6 +343,7 @@ package actor KafkaConsumer {
     /// replica is a standby, and ready: otherwise a rolling upgrade would stop here.
     private func waitForOtherProtocol() {
         availability.set(.assignment, nil)
+        scheduleRejoin()
         guard !isRejected else { return }
         isRejected = true
         // They are of the version before, or of another service with the same KAFKA_GROUP_ID.

@@ -90,7 +90,7 @@ struct PushRequestTests {
             (#"{"data": {"content-available": 2}}"#, "data.content-available"),
             (#"{"data": {}, "channels": 7}"#, "channels"),
             (#"{"data": {}, "channels": ["a", 7]}"#, "channels[1]"),
-            (#"{"data": {}, "channels": ["a", ""]}"#, "channels[1]"),
+            (#"{"data": {}, "channels": ["a", {}]}"#, "channels[1]"),
             (#"{"data": {}, "identities": "user"}"#, "identities"),
             (#"{"data": {}, "identities": null}"#, "identities"),
             (#"{"data": {}, "tags": null}"#, "tags"),
