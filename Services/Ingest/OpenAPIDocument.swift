@@ -119,7 +119,9 @@ enum OpenAPIDocument {
                 ]
             ),
         ]
-        for path in ["batch", "b", "import", "track", "identify", "group", "page", "screen", "alias"]
+        for path in [
+            "batch", "b", "import", "track", "identify", "group", "page", "screen", "alias",
+        ]
             + ["t", "i", "g", "p", "s", "a"]
         {
             let isBatch = ["batch", "b", "import"].contains(path)
@@ -129,11 +131,11 @@ enum OpenAPIDocument {
                 content: ["application/json": ["schema": ["type": "object"]]]
             )
         }
-        for (version, action) in ["v1", "beta"].flatMap({ version in
-            ["insertOne", "insertMany"].map { (version, $0) }
+        for path in ["v1", "beta"].flatMap({
+            ["\($0)/action/insertOne", "\($0)/action/insertMany"]
         }) {
-            paths["/app/{appId}/endpoint/data/\(version)/action/" + action] = post(
-                "Atlas' \(action)",
+            paths["/app/{appId}/endpoint/data/" + path] = post(
+                "Takes in documents as Atlas' Data API does",
                 atlas,
                 content: [
                     "application/json": ["schema": ["type": "object"]],

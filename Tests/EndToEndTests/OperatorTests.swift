@@ -41,7 +41,12 @@ extension EndToEndTests {
                 (["audience", "explain", "shop", "--tags", "a &&"], "tags"),
                 (["app", "index", "shop"], "field"), (["app", "index", "shop", "badge"], "badge"),
                 (["app", "index", "shop", "a", "--type", "list"], "--type"),
-                (["push", "send", "shop", "--alert", "x", "--channel", "a b"], "channels[0]"),
+                (
+                    [
+                        "push", "send", "shop", "--alert", "x", "--channel",
+                        String(repeating: "a", count: 257),
+                    ], "channels[0]"
+                ),
                 (["push", "show", "no-id"], "no-id"),
                 (["credentials", "set", "apns", "shop", "--key-file", "/none"], "--topic"),
             ]

@@ -147,7 +147,7 @@ async function ownDevice() {
 
 async function refusals(made) {
   for (const [what, one, code] of [
-    ["a channel's name", phone({ channels: ["a b"] }), 112],
+    ["a channel's name", phone({ channels: ["x".repeat(257)] }), 112],
     ["channels of another type", phone({ channels: "Mets" }), 111],
     ["a badge of another type", phone({ badge: "many" }), 111],
     ["a token that is none", phone({ deviceToken: "x-y" }), 114],
@@ -213,7 +213,7 @@ async function manyNewInstallations() {
     });
   }, 101);
   check("and the other is destroyed", await install().equalTo("of", "the client").count(master), 4);
-  const list = [phone({ name: "good" }), phone({ channels: ["no good"] }), phone({ name: "last" })];
+  const list = [phone({ name: "good" }), phone({ channels: ["x".repeat(257)] }), phone({ name: "last" })];
   await refused("one of several that fails", () => Parse.Object.saveAll(list, master), 112);
   check("the others are saved", list.map((one) => one.id !== undefined), [true, false, true]);
   await refused("a transaction", () => Parse.Object.saveAll(
