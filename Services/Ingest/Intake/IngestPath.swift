@@ -18,10 +18,12 @@ enum IngestPath {
     static let oneWay = "what was sent cannot be read, changed or deleted here: POST alone is taken"
     static let allowed = "POST, OPTIONS"
 
+    /// Any header: an event's extensions are headers, and apps add their own to what Segment's client
+    /// sends. To browsers `*` is not `authorization`, and to old ones it is nothing but a name.
     static let allowedHeaders =
         "authorization, content-type, content-encoding, accept, x-lc-id, x-lc-key, x-lc-sign, apikey,"
         + " api-key, anonymousid, x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"
-        + " ce-dataschema"
+        + " ce-dataschema, *"
 }
 
 extension HTTPServerRequest {
