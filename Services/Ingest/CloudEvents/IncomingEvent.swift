@@ -65,8 +65,7 @@ struct IncomingEvent: Sendable {
         } else {
             data = envelope["data"] ?? .null
         }
-        // An event may be without data: then its id is all that is stored.
-        try self.init(attributes, data.isNull ? [:] : data, contentType)
+        try self.init(attributes, data, contentType)
     }
 
     // MARK: Binary
@@ -92,9 +91,9 @@ struct IncomingEvent: Sendable {
         if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
             attributes.append(("datacontenttype", contentType))
         }
-        let data =
+        let data: JSONValue =
             request.body.isEmpty
-            ? [:]
+            ? .null
             : try Self.json(
                 request.body,
                 contentType,
@@ -140,6 +139,8 @@ struct IncomingEvent: Sendable {
         {
             throw RefusedObject(pointer: "/time", reason: "must be a time of RFC 3339")
         }
+        // An event may be without data: then its id is all that is stored. PHP's SDK sends `null` for none.
+        let data: JSONValue = data.isNull ? [:] : data
         guard data.object != nil else {
             throw RefusedObject(pointer: "/data", reason: "must be an object: it is what is kept")
         }
