@@ -563,6 +563,9 @@ struct IngestStoreTests {
                     carillon_timestamptz;
                 drop table erasure_key, erasure_jobs;
                 drop function carillon_refuse_erasure cascade;
+                alter table installations drop column template_only;
+                alter table installations add constraint installations_check
+                    check ((token_hash is null) = (token is null));
                 delete from carillon_schema where version >= 30
                 """
             )

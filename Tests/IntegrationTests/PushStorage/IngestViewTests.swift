@@ -194,6 +194,9 @@ struct IngestViewTests {
                 create or replace function carillon_timestamptz(value jsonb) returns timestamptz
                 language sql immutable strict parallel safe as
                 $$ select upper(value #>> '{}')::timestamptz $$;
+                alter table installations drop column template_only;
+                alter table installations add constraint installations_check
+                    check ((token_hash is null) = (token is null));
                 delete from carillon_schema where version >= 32
                 """
             )
