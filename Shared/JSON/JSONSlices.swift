@@ -20,16 +20,21 @@ public enum JSONSlices {
         slices(of: bytes, in: range, from: "[", to: "]", limit: limit)
     }
 
-    /// Returns the key and the range of each member; a key that is no valid string is left out.
+    /// Returns the key and the range of each member.
     ///
-    /// - Returns: `nil` if it is not one object, if a string or bracket stays open, or if there are
-    ///   more members than `limit`.
+    /// - Returns: `nil` if it is not one object, if a key is no valid string, if a string or bracket
+    ///   stays open, or if there are more members than `limit`.
     public static func members(
         of bytes: [UInt8],
         in range: Range<Int>? = nil,
         limit: Int
     ) -> [(key: String, value: Range<Int>)]? {
-        slices(of: bytes, in: range, from: "{", to: "}", limit: limit)?.compactMap { member in
+        guard let slices = slices(of: bytes, in: range, from: "{", to: "}", limit: limit) else {
+            return nil
+        }
+        var members: [(key: String, value: Range<Int>)] = []
+        members.reserveCapacity(slices.count)
+        for member in slices {
             var scan = Scan(bytes, member)
             guard scan.current == UInt8(ascii: "\""), scan.skipString() else { return nil }
             let key = Array(bytes[member.lowerBound..<scan.at])
@@ -38,8 +43,9 @@ public enum JSONSlices {
             scan.at += 1
             scan.skipBlanks()
             guard let key = (try? JSONValue.parse(key))?.string else { return nil }
-            return (key, scan.at..<member.upperBound)
+            members.append((key, scan.at..<member.upperBound))
         }
+        return members
     }
 
     private static func slices(

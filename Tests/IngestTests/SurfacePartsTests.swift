@@ -262,8 +262,8 @@ struct SurfacePartsTests {
 
     @Test("What a batch says of all items is bounded, times the items")
     func sharedBytes() {
-        let context = "\"context\": {\"x\": \"\(String(repeating: "x", count: 40_000))\"}"
-        func status(_ items: Int) -> Int {
+        func status(_ items: Int, _ bytes: Int = 8000) -> Int {
+            let context = "\"context\": {\"x\": \"\(String(repeating: "x", count: bytes))\"}"
             let list = Array(repeating: "{}", count: items).joined(separator: ",")
             do {
                 _ = try Self.calls("{\"batch\": [\(list)], \(context)}")
@@ -272,6 +272,7 @@ struct SurfacePartsTests {
         }
         #expect(status(100) == 200)
         #expect(status(200) == 413)
+        #expect(status(1, 40_000) == 413)
     }
 
     @Test("An item that cannot be read is kept as it came, without the write key")
@@ -283,6 +284,18 @@ struct SurfacePartsTests {
         #expect(batch.unread(0) == Array(#"{"type": "track", "x": "\ud83d"}"#.utf8))
         #expect(throws: RefusedObject.self) { try batch.item(0).get() }
         #expect(batch.completed(["type": "page"])["sentAt"] == "now")
+        for item in [
+            #"{"writeKey":"S","x":1,}"#, #"{"writeKey""S"}"#, #"{"a":1 "writeKey":"S"}"#,
+            #"[{"writeKey":"S"}NaN]"#, #"{"writeKey\ud800":"S"}"#, #"{"writeK\u0065y" 1}"#,
+        ] {
+            let leaky = try Self.calls("{\"batch\": [\(item)]}")
+            #expect(throws: RefusedObject.self) { try leaky.item(0).get() }
+            #expect(leaky.unread(0) == nil, "\(item)")
+        }
+        // What holds for all items is not left out of them.
+        #expect(throws: JSONError.self) {
+            try Self.calls(#"{"batch": [{}], "context": {"a": "\ud83d"}}"#)
+        }
         let single = try Self.calls(#"{"writeKey": "secret", "event": "\ud83d"}"#, .track)
         #expect(single.count == 1)
         #expect(single.unread(0) == Array(#"{"event":"\ud83d"}"#.utf8))

@@ -42,6 +42,8 @@ enum CutBody {
 
     /// Levels that the pointer to a fault goes down: each reads what is below once more.
     private static let levelsOfPointer = 4
+    /// A larger object is not searched, as that takes the loop's time.
+    private static let searchedBytes = 16 << 10
 
     /// Names an object that cannot be read, and the place in it.
     static func refused(
@@ -51,7 +53,7 @@ enum CutBody {
     ) -> RefusedObject {
         var (range, error, pointer) = (range, error, "")
         var id: String?
-        for level in 0..<levelsOfPointer {
+        for level in 0..<(range.count <= searchedBytes ? levelsOfPointer : 0) {
             guard let parts = parts(body, range) else { break }
             if level == 0, let place = parts.last(where: { $0.name == "_id" })?.range {
                 id = (try? ObjectText.value(body[place]))?.string.flatMap(IngestID.canonical)

@@ -6,7 +6,8 @@ import PushCore
 ///
 /// A request is charged before its objects are worked on, whatever becomes of them: one object when it
 /// comes, the others when they are counted. A batch is taken whole as long as anything is left, so none is
-/// too large for ever; what it takes too much is owed.
+/// too large for ever; what it takes too much is owed, at most another minute's worth: nobody is shut out
+/// for long.
 final class ObjectQuota: Sendable {
     private struct Bucket {
         var left: Double
@@ -43,7 +44,7 @@ final class ObjectQuota: Sendable {
             guard count <= charged || left > 1 - 1e-6 else {
                 return max(1, Int(((1 - left) * 60 / Double(limit)).rounded(.up)))
             }
-            bucket.left = min(Double(limit), left - Double(count))
+            bucket.left = min(Double(limit), max(-Double(limit), left - Double(count)))
             if unsafe buckets.count >= Self.maximumApps { unsafe buckets = [:] }
             unsafe buckets[app] = bucket
             return nil

@@ -20,12 +20,13 @@ extension Intake {
         return JSONValue.object(object).bytes
     }
 
-    /// The record of an item that cannot be used.
+    /// The record of an item that cannot be used; `nil` is content that may not be kept.
     func deadLetter(
-        _ value: [UInt8],
+        _ content: [UInt8]?,
         _ refused: RefusedObject,
         _ caller: Caller
     ) -> KafkaOutgoing {
+        let value = content ?? []
         let detail =
             refused.pointer.isEmpty ? refused.reason : "\(refused.pointer): \(refused.reason)"
         return KafkaOutgoing(
@@ -40,7 +41,7 @@ extension Intake {
                 ),
                 because: DeadLetterReason(.invalidRequest, detail),
                 topics: topics,
-                isContentKept: value.count <= Self.maximumLetterBytes
+                isContentKept: content != nil && value.count <= Self.maximumLetterBytes
             )
         )
     }

@@ -11,6 +11,9 @@ struct SegmentBatch: Sendable {
     private let places: [Range<Int>]
     /// `context`, `integrations` and `sentAt` of the batch, which hold for each of its items.
     private let shared: JSONObject
+    /// What that adds to all items together.
+    let sharedBytes: Int
+    private static let maximumSharedBytes = 1 << 20
 
     /// Objects of the batch that complete those of each item, member by member.
     private static let completed = ["context", "integrations"]
@@ -67,6 +70,7 @@ struct SegmentBatch: Sendable {
         if kind != nil {
             places = [all]
             self.shared = [:]
+            sharedBytes = 0
             return
         }
         guard let batch else {
@@ -82,11 +86,13 @@ struct SegmentBatch: Sendable {
         for name in Self.sharedNames where shared[name]?.isNull == true { shared[name] = nil }
         self.shared = shared
         let size = shared.isEmpty ? 0 : JSONValue.object(shared).bytes.count
-        guard size * places.count <= ObjectLimits.bodyBytes else {
+        sharedBytes = size * places.count
+        guard size <= SegmentItem.maximumBytes, sharedBytes <= Self.maximumSharedBytes else {
             throw HTTPProblem(
                 status: 413,
                 detail: "context and integrations of the batch: at most"
-                    + " \(ObjectLimits.bodyBytes) bytes, times the items"
+                    + " \(SegmentItem.maximumBytes) bytes, and \(Self.maximumSharedBytes) bytes"
+                    + " times the items"
             )
         }
     }
@@ -106,32 +112,54 @@ struct SegmentBatch: Sendable {
         }
         var shared: JSONObject = [:]
         for member in members where sharedNames.contains(member.key) {
-            shared[member.key] = try? ObjectText.value(body[member.value])
+            // What holds for all items cannot be left out of them.
+            shared[member.key] = try ObjectText.value(body[member.value])
         }
         return (0..<0, batch, shared)
     }
 
     /// One of the items, or why it cannot be read.
     func item(_ index: Int) -> Result<JSONValue, RefusedObject> {
+        let text = body[places[index]]
+        // Not read at all: that takes the loop's time.
+        if text.count > SegmentItem.maximumBytes,
+            ObjectText.leastBytes(text) > SegmentItem.maximumBytes
+        {
+            return .failure(SegmentItem.tooLarge)
+        }
         do throws(JSONError) {
-            return .success(try ObjectText.value(body[places[index]]))
+            return .success(try ObjectText.value(text))
         } catch {
             return .failure(CutBody.refused(body, places[index], error))
         }
     }
 
-    /// The bytes of an item that cannot be read, without the write key, which nobody may read.
-    func unread(_ index: Int) -> [UInt8] {
+    /// The bytes of an item that cannot be read.
+    ///
+    /// - Returns: `nil` if the write key, which nobody may read, may be among them.
+    func unread(_ index: Int) -> [UInt8]? {
         let place = places[index]
-        guard
-            let members = JSONSlices.members(of: body, in: place, limit: ObjectLimits.valuesOfBody),
-            members.contains(where: { $0.key == "writeKey" })
-        else { return Array(body[place]) }
-        let kept = members.filter { $0.key != "writeKey" }.map { member in
-            JSONValue.string(member.key).bytes + [UInt8(ascii: ":")] + body[member.value]
+        let members = JSONSlices.members(of: body, in: place, limit: ObjectLimits.valuesOfBody)
+        var kept = Array(body[place])
+        if let members, members.contains(where: { $0.key == "writeKey" }) {
+            let others = members.filter { $0.key != "writeKey" }.map { member in
+                JSONValue.string(member.key).bytes + [UInt8(ascii: ":")] + body[member.value]
+            }
+            kept =
+                [UInt8(ascii: "{")] + others.joined(separator: [UInt8(ascii: ",")])
+                + [UInt8(ascii: "}")]
         }
-        return [UInt8(ascii: "{")] + kept.joined(separator: [UInt8(ascii: ",")])
-            + [UInt8(ascii: "}")]
+        return Self.mayNameKey(kept, isCut: members != nil) ? nil : kept
+    }
+
+    /// Whether a text has the name of the write key in it, or may have it in escapes.
+    private static func mayNameKey(_ text: [UInt8], isCut: Bool) -> Bool {
+        let name = Array("writeKey".utf8)
+        for start in text.indices {
+            if text[start] == name[0], text[start...].starts(with: name) { return true }
+            if !isCut, text[start] == UInt8(ascii: "\\") { return true }
+        }
+        return false
     }
 
     /// Completes an item by what its batch says for all; what the item says itself wins.

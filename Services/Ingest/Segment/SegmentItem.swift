@@ -21,6 +21,10 @@ struct SegmentItem: Sendable {
     }
 
     static let maximumBytes = 32 << 10
+    static let tooLarge = RefusedObject(
+        pointer: "",
+        reason: "an item has at most \(maximumBytes) bytes"
+    )
 
     let kind: Kind
     /// As it came, with its `_id`.
@@ -33,9 +37,9 @@ struct SegmentItem: Sendable {
         guard case .object(var object) = value else {
             throw RefusedObject(pointer: "", reason: "must be an object")
         }
+        // Browsers send it with each call; the key is nobody's to read.
+        object["writeKey"] = nil
         if let kind {
-            // Browsers send these with each call; the key is nobody's to read.
-            object["writeKey"] = nil
             object["type"] = .string(kind.rawValue)
             self.kind = kind
         } else {
@@ -46,10 +50,7 @@ struct SegmentItem: Sendable {
             self.kind = kind
         }
         guard JSONValue.object(object).bytes.count <= Self.maximumBytes else {
-            throw RefusedObject(
-                pointer: "",
-                reason: "an item has at most \(Self.maximumBytes) bytes"
-            )
+            throw Self.tooLarge
         }
         object["_id"] = .string(Self.id(of: object))
         self.object = object

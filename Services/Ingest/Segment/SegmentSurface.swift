@@ -120,7 +120,10 @@ struct SegmentSurface: Surface {
         let batch = try await intake.read(&request, admitted) { body in
             try SegmentBatch(body, kind)
         }
-        try admitted.begin(objects: batch.count, textBytes: request.body.count)
+        try admitted.begin(
+            objects: batch.count,
+            textBytes: request.body.count + batch.sharedBytes
+        )
         var write = IntakeWrite()
         let types = try await types(of: caller)
         let objects = try await check(batch, kind, types, admitted, into: &write)
@@ -193,7 +196,10 @@ struct SegmentSurface: Surface {
                 objects += 1
             } catch {
                 intake.figures.refused(.segmentItem)
-                let item = try? call.get()
+                // With what its batch says of it, so that it is whole when it is replayed.
+                let item = (try? call.get()).map { item in
+                    item.object.map { .object(batch.completed($0)) } ?? item
+                }
                 let content = item.map(Intake.withoutKey) ?? batch.unread(index)
                 write.singles.append(intake.deadLetter(content, error, caller))
             }

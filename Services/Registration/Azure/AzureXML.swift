@@ -15,6 +15,22 @@ enum AzureXML {
     }
 
     /// What XML 1.0 cannot hold at all is replaced.
+    /// A text without the characters that XML 1.0 cannot hold, escaped or not.
+    static func representable(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            result.unicodeScalars.append(isRepresentable(scalar) ? scalar : "\u{FFFD}")
+        }
+        return result
+    }
+
+    private static func isRepresentable(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar {
+        case "\t", "\n", "\r": true
+        default: scalar.value >= 0x20 && scalar.value != 0xFFFE && scalar.value != 0xFFFF
+        }
+    }
+
     static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {
@@ -24,8 +40,7 @@ enum AzureXML {
             case ">": result += "&gt;"
             case "\"": result += "&quot;"
             case "\t", "\n", "\r": result += "&#\(scalar.value);"
-            case _ where scalar.value < 0x20 || scalar.value == 0xFFFE || scalar.value == 0xFFFF:
-                result += "\u{FFFD}"
+            case _ where !isRepresentable(scalar): result += "\u{FFFD}"
             default: result.unicodeScalars.append(scalar)
             }
         }

@@ -319,7 +319,8 @@ struct HubRegistrationEntry: Equatable, Sendable {
         xml += AzureXML.element(platform.handleName ?? "", channel)
         guard let template else { return xml }
         // A section cannot hold its own end.
-        let body = template.body.replacing("]]>", with: "]]]]><![CDATA[>")
+        let body = AzureXML.representable(template.body)
+            .replacing("]]>", with: "]]]]><![CDATA[>")
         xml += "<BodyTemplate><![CDATA[\(body)]]></BodyTemplate>"
         let name = templateName.map { AzureXML.element("TemplateName", $0) } ?? ""
         if platform == .apns {
