@@ -86,12 +86,13 @@ extension EndToEndTests {
             func close() { socket.close() }
         }
 
-        private func attackers(_ count: Int, on port: Int) throws -> [LoopbackSocket] {
+        private func attackers(_ count: Int, on port: Int) -> [LoopbackSocket] {
             var limit = rlimit()
             _ = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             limit.rlim_cur = limit.rlim_max
             _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-            return try (0..<count).map { _ in try LoopbackSocket(port: UInt16(port)) }
+            // A service that closes the last ones at once may refuse some.
+            return (0..<count).compactMap { _ in try? LoopbackSocket(port: UInt16(port)) }
         }
 
         @Test(
@@ -109,7 +110,8 @@ extension EndToEndTests {
             defer { client.close() }
             try await client.ask()
 
-            let attackers = try attackers(600, on: service.port)
+            let attackers = attackers(600, on: service.port)
+            defer { for attacker in attackers { attacker.close() } }
             try await client.ask()
             // At once, but where the operators' own port is attacked: there a silent connection
             // has to be a second old before it makes room.
@@ -121,7 +123,6 @@ extension EndToEndTests {
                 "connections refused: too many are open"
             )
             #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
-            for attacker in attackers { attacker.close() }
         }
 
         @Test(
@@ -138,7 +139,7 @@ extension EndToEndTests {
             try await operator_.ask()
             try await service.takeDescriptors()
 
-            let attackers = try attackers(200, on: service.port)
+            let attackers = attackers(200, on: service.port)
             _ = try await service.process.event("accepting paused")
             for _ in 0..<20 {
                 try await client.ask()

@@ -117,7 +117,9 @@ package struct LoopbackSocket {
     private let descriptor: Int32
 
     package init(port: UInt16) throws {
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        // No child process has it, too: some are given few descriptors.
+        let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        descriptor = socket(AF_INET, type, 0)
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
             unsafe setsockopt(
@@ -139,8 +141,9 @@ package struct LoopbackSocket {
             }
         }
         guard status == 0 else {
+            let code = errno
             close()
-            throw TestFailure("nothing listens on port \(port)")
+            throw TestFailure("nothing listens on port \(port) (errno \(code))")
         }
     }
 
