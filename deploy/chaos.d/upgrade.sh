@@ -9,7 +9,7 @@ scenario_upgrade() {
     local -x DATABASE_URL="$stack_database" KAFKA_TOPIC_PREFIX="${KAFKA_TOPIC_PREFIX}upgrade-"
     local -x KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}dispatcher"
     local registration_pid registration_port
-    local requests_topic="${KAFKA_TOPIC_PREFIX}push.requests" bin size=$events books="pushes WHERE app = 'upgrade'"
+    local requests_topic="${KAFKA_TOPIC_PREFIX}push.requests" bin size=$events books="all_pushes WHERE app = 'upgrade'"
     if [[ -z "$before" ]]; then
         say "  SKIPPED: --before names no version to come from"
         return
@@ -37,7 +37,6 @@ scenario_upgrade() {
     wait_for_singles $((events * 2 + events / 3))
     migrate_beside "$new"
     bin="$new"
-    books="all_pushes WHERE app = 'upgrade'"
     start_dispatcher 1 "$(apns_origin "$app")"
     say "  migrated to $(schema_version), and one of the new version beside it, after $((SECONDS - start)) s"
     wait_for_singles $((events * 2 + events))
@@ -151,7 +150,10 @@ promise_erased() {
         "$(jq 'if .erased.deliveries == 6 then 1 else 0 end' "$stack/receipt")"
     promise "and a dump of the database knows neither its id nor its token" "$(
         "$(postgres_bin)/pg_dump" "$stack_database" |
-            awk -v id="$id" -v token="$token" 'index($0, id) || index($0, token) { found++ } END { print !found }'
+            awk -v id="$id" -v token="$token" '
+                # The installations of the other app have the same tokens.
+                !/(^|\t)badges\t/ && (index($0, id) || index($0, token)) { found++ }
+                END { print !found }'
     )"
     promise "the books agree still" "$(recounted before | jq 'if .recount.agrees then 1 else 0 end')"
 }
