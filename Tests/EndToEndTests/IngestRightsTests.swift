@@ -82,7 +82,7 @@ extension EndToEndTests {
                     "specversion": "1.0", "type": "WeatherSensor", "source": "/x",
                     "id": "1", "data": reading,
                 ]
-            } else if path == "/v1/batch" || path == "/v1/b" {
+            } else if ["/v1/batch", "/v1/b", "/v1/import"].contains(path) {
                 body = ["batch": [["type": "track", "event": "x", "userId": "ann"]]]
             } else if !path.hasPrefix("/v1/ingest/") {
                 body = ["event": "x", "userId": "ann"]
