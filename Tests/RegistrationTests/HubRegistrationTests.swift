@@ -34,6 +34,14 @@ struct HubRegistrationTests {
         return installation
     }
 
+    @Test("What XML 1.0 cannot hold is replaced, in a section as in a text")
+    func representable() {
+        #expect(
+            AzureXML.representable("a\u{1}\u{FFFF}\u{FFFE}\t<&") == "a\u{FFFD}\u{FFFD}\u{FFFD}\t<&"
+        )
+        #expect(AzureXML.escaped("\u{1}<\t") == "\u{FFFD}&lt;&#9;")
+    }
+
     @Test("A native description is read, stored and shown again, its elements in .NET's order")
     func native() throws {
         let wanted = try read(
