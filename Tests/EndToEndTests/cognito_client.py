@@ -426,10 +426,14 @@ def pushes():
     data = {"source": "cognito-sync", "identityPoolId": POOL, "identityId": owner["IdentityId"],
             "datasetName": "notes", "syncCount": str(count)}
 
+    def told(item):
+        body = json.loads(item["body"]) if isinstance(item["body"], str) else item["body"]
+        data = body.get("message", body)
+        return data.get("data", data)
+
     def last(kind):
-        found = [item for item in heard(tokens[kind])
-                 if str(count) in json.dumps(item["body"]) and "notes" in json.dumps(item["body"])]
-        return found
+        return [item for item in heard(tokens[kind])
+                if told(item).get("datasetName") == "notes" and told(item)["syncCount"] == str(count)]
 
     got = {kind: until(f"{kind} hears", lambda kind=kind: last(kind)) for kind in listeners}
     check("once each", [len(items) for items in got.values()], [1, 1, 1])
