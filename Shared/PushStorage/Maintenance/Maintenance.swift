@@ -96,6 +96,16 @@ package struct Maintenance: Sendable {
             now,
             batches
         )
+        _ = try await delete(
+            """
+            UPDATE pushes SET deliveries = NULL WHERE id IN (
+                SELECT id FROM pushes WHERE created_at < $1 AND deliveries IS NOT NULL
+                ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+            """,
+            olderThan: .seconds(Int64(retention.deliveryDays + 1) * 86_400),
+            now,
+            batches
+        )
         _ = try await expireHubInstallations(now: now, batches: batches)
         _ = try await delete(
             """

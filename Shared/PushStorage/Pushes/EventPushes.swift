@@ -1,9 +1,9 @@
 import Postgres
 import PushCore
 
-/// Events for few devices that are one row each, push and deliveries in one (`event_pushes`): they were
-/// written when all was over, and nothing of them changes any more. Written by `FewDevicesStore`, read
-/// through the views `all_pushes` and `all_deliveries`.
+/// Pushes to few devices that are one row each, push and deliveries in one: events in `event_pushes`,
+/// those that HTTP accepted in `pushes`. They were written when all was over, and nothing of them changes
+/// any more. Written by `FewDevicesStore`, read through the views `all_pushes` and `all_deliveries`.
 enum EventPushes {
     /// Makes rows of the ledger of them, as any push has, for whoever is about to change one: an erasure,
     /// or a client that hides it. They stay as long as pushes do from then on.
@@ -31,16 +31,42 @@ enum EventPushes {
                     finished_at, finished_at
                 FROM taken
             )
-            INSERT INTO deliveries (day, push_id, target, app, installation_id, provider, environment,
-                token, lane, state, attempts, last_status, last_reason, provider_message_id,
-                expires_at, created_at, updated_at)
-            SELECT e.day, e.id, d.t, e.app, CASE WHEN d.n THEN NULL ELSE d.t END, d.p,
-                coalesce(d.e, ''), '', 0, d.s, coalesce(d.a, 1), d.c, d.r, d.m, e.expires_at,
-                e.created_at, e.finished_at
-            FROM taken e CROSS JOIN LATERAL jsonb_to_recordset(e.deliveries)
-                AS d(t text, n boolean, p text, e text, s smallint, a integer, c integer, r text, m text)
+            \(rows)
+            \(members("taken"))
             """,
             [.uuidArray(ids.sorted())]
         )
+        _ = try await transaction.execute(
+            """
+            WITH found AS (
+                SELECT id, deliveries FROM pushes
+                WHERE id = ANY ($1::uuid[]) AND deliveries IS NOT NULL ORDER BY id FOR UPDATE
+            ), emptied AS (
+                UPDATE pushes p SET deliveries = NULL FROM found f WHERE p.id = f.id
+                RETURNING p.id, p.app, p.expires_at, p.created_at, p.updated_at AS finished_at,
+                    (p.created_at AT TIME ZONE 'UTC')::date AS day, f.deliveries
+            )
+            \(rows)
+            \(members("emptied"))
+            """,
+            [.uuidArray(ids.sorted())]
+        )
+    }
+
+    /// Rows of `e`, which has the push's columns, and of its `members`.
+    private static let rows = """
+        INSERT INTO deliveries (day, push_id, target, app, installation_id, provider, environment,
+            token, lane, state, attempts, last_status, last_reason, provider_message_id,
+            expires_at, created_at, updated_at)
+        SELECT e.day, e.id, d.t, e.app, CASE WHEN d.n THEN NULL ELSE d.t END, d.p,
+            coalesce(d.e, ''), '', 0, d.s, coalesce(d.a, 1), d.c, d.r, d.m, e.expires_at,
+            e.created_at, e.finished_at
+        """
+
+    private static func members(_ pushes: String) -> String {
+        """
+        FROM \(pushes) e CROSS JOIN LATERAL jsonb_to_recordset(e.deliveries)
+            AS d(t text, n boolean, p text, e text, s smallint, a integer, c integer, r text, m text)
+        """
     }
 }

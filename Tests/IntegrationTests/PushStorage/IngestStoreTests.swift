@@ -560,15 +560,10 @@ struct IngestStoreTests {
                     end loop; end $$;
                 drop table ingest_types, ingest_schemas, ingest_streams, ingest_keys, push_receipts;
                 drop function carillon_text, carillon_bigint, carillon_double, carillon_boolean,
-                    carillon_timestamptz;
-                drop table erasure_key, erasure_jobs;
-                drop function carillon_refuse_erasure cascade;
-                alter table installations drop column template_only;
-                alter table installations add constraint installations_check
-                    check ((token_hash is null) = (token is null));
-                delete from carillon_schema where version >= 30
+                    carillon_timestamptz
                 """
             )
+            try await fixture.takeBack(from: 30)
             let database = fixture.database
             #expect(try await database.migrate().first == 30)
             try await database.ingestTypes.makeBuiltInViews()

@@ -47,6 +47,29 @@ struct StorageFixture: Sendable {
         try result.get()
     }
 
+    /// Takes migrations back, the last one first, as far as a test needs that makes them again.
+    func takeBack(from version: Int) async throws {
+        let undone: [Int: String] = [
+            35: """
+                drop view all_deliveries;
+                alter table pushes drop column deliveries
+                """,
+            33: """
+                alter table installations drop column template_only;
+                alter table installations add constraint installations_check
+                    check ((token_hash is null) = (token is null))
+                """,
+            31: """
+                drop table erasure_key, erasure_jobs;
+                drop function carillon_refuse_erasure cascade
+                """,
+        ]
+        for number in undone.keys.sorted().reversed() where number >= version {
+            if let sql = undone[number] { _ = try await server.query(sql) }
+        }
+        _ = try await server.query("delete from carillon_schema where version >= \(version)")
+    }
+
     /// Another replica: a door of its own to the same database.
     func another(_ body: (PushDatabase) async throws -> Void) async throws {
         let other = PushDatabase(
