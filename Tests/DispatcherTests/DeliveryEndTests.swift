@@ -1,6 +1,4 @@
 import PushCore
-import PushEvents
-import PushProviders
 import Testing
 
 @testable import Dispatcher
@@ -22,49 +20,62 @@ struct DeliveryEndTests {
         )
     }
 
-    private func end(_ decision: RecordedDecision, _ answer: ProviderAnswer? = nil) -> DeliveryEnd {
-        DeliveryEnd(decision: decision, answer: answer, at: now, attempts: 2, unanswered: 1)
+    private func end(_ decision: DeliveryEnd.Decision, reason: String? = nil) -> DeliveryEnd {
+        DeliveryEnd(decision, reason: reason, attempts: 2, unanswered: 1, at: now)
     }
 
-    @Test("an outcome is settled and announced; what is tried again is neither")
-    func settledOrNot() throws {
+    @Test("an outcome is settled; what is tried again is due then")
+    func settledOrNot() {
         for outcome in Outcome.allCases {
-            let end = end(.settle(outcome))
-            #expect(end.settlement?.outcome == outcome)
-            #expect(end.outcome(of: delivery)?.outcome == outcome)
-            #expect(end.postponed(delivery) == nil)
+            #expect(end(.settle(outcome)).outcome == outcome)
+            #expect(end(.settle(outcome)).decision.dueAt == nil)
+            #expect(DeliveryRecord(delivery, end(.settle(outcome))).state.outcome == outcome)
         }
         let later = now.adding(milliseconds: 5000)
-        for decision in [RecordedDecision.retry(at: later), .handBack(at: later)] {
-            let end = end(decision)
-            #expect(end.settlement == nil)
-            #expect(end.outcome(of: delivery) == nil)
-            let postponed = try #require(end.postponed(delivery))
-            #expect(postponed.key == delivery.key && postponed.dueAt == later)
-            #expect(postponed.attempts == 2 && postponed.unanswered == 1)
+        for decision in [DeliveryEnd.Decision.retry(at: later), .release(at: later)] {
+            #expect(end(decision).outcome == nil)
+            #expect(end(decision).decision.dueAt == later)
+            #expect(DeliveryRecord(delivery, end(decision)).state == .pending)
         }
+    }
+
+    @Test("one in flight is a row with the attempts that it had")
+    func inFlight() {
+        var delivery = delivery
+        delivery.attempts = 3
+        delivery.unanswered = 1
+        let record = DeliveryRecord(delivery, nil)
+        #expect(record.state == .pending && record.attempts == 3 && record.unanswered == 1)
+        #expect(DeliveryRecord(delivery, end(.settle(.failed))).attempts == 2)
     }
 
     @Test("a token dies when its provider says it did, else when its answer came")
     func deadTokens() {
         let before = now.adding(milliseconds: -60_000)
         for (since, died) in [(before, before), (nil, now)] as [(Instant?, Instant)] {
-            let settlement = end(.settleAndDisable(since: since)).settlement
-            #expect(settlement?.outcome == .failed)
-            #expect(settlement?.tokenDiedAt == died)
+            let end = end(.settleAndDisable(since: since))
+            #expect(end.outcome == .failed)
+            #expect(end.tokenDiedAt == died)
+            #expect(DeliveryRecord(delivery, end).deadToken?.diedAt == died)
         }
-        #expect(end(.settle(.failed)).settlement?.tokenDiedAt == nil)
+        #expect(end(.settle(.failed)).tokenDiedAt == nil)
+        #expect(DeliveryRecord(delivery, end(.settle(.failed))).deadToken == nil)
     }
 
-    @Test("a provider's words are kept bounded, and without what a terminal minds")
+    @Test("a provider's words are kept bounded, and without what a terminal minds (rule 57)")
     func words() {
         let hostile = "Bad\u{0}\u{1b}[31mToken\n" + String(repeating: "é", count: 300)
-        let answer = ProviderAnswer(.rejected, status: 400, reason: hostile)
-        let reason = end(.settle(.failed), answer).settlement?.reason ?? ""
+        let reason = end(.settle(.failed), reason: hostile).reason ?? ""
         #expect(reason.hasPrefix("Bad  [31mToken é"))
-        #expect((150...200).contains(reason.utf8.count))
-        #expect(end(.settle(.failed), answer).outcome(of: delivery)?.reason == reason)
-        let short = ProviderAnswer(.rejected, reason: "BadTopic")
-        #expect(end(.settle(.failed), short).settlement?.reason == "BadTopic")
+        #expect(reason.unicodeScalars.count == 200)
+        let id = DeliveryEnd(
+            .settle(.delivered),
+            messageID: hostile,
+            attempts: 1,
+            unanswered: 0,
+            at: now
+        ).messageID
+        #expect(id == reason)
+        #expect(end(.settle(.failed), reason: "BadTopic").reason == "BadTopic")
     }
 }

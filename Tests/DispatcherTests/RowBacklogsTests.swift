@@ -34,15 +34,21 @@ struct RowBacklogsTests {
 
         func row(_ target: String, lane: Int = 0) -> OwnedDelivery {
             OwnedDelivery(
-                Delivery(
-                    key: DeliveryKey(day: "2027-01-15", pushID: "p", target: target),
-                    app: "shop",
-                    installationID: target,
-                    device: DeviceTarget(provider: .apns, token: target, environment: .production),
-                    lane: lane,
-                    attempts: 0,
-                    unanswered: 0,
-                    createdAt: .now()
+                ShardMember(
+                    Delivery(
+                        key: DeliveryKey(day: "2027-01-15", pushID: "p", target: target),
+                        app: "shop",
+                        installationID: target,
+                        device: DeviceTarget(
+                            provider: .apns,
+                            token: target,
+                            environment: .production
+                        ),
+                        lane: lane,
+                        attempts: 0,
+                        unanswered: 0,
+                        createdAt: .now()
+                    )
                 ),
                 context: PushContext(pushID: "p", eventID: "e", source: "s", request: nil),
                 session: 1,

@@ -33,9 +33,9 @@ final class EventRecorder: @unchecked Sendable {
     private var recorders = 0
     private var timer: LoopTimer?
     /// Hears of deliveries that are written down, or are nobody's any more.
-    var onReleased: ([FinishedDelivery]) -> Void = { _ in }
+    var onReleased: ([OwnedDelivery]) -> Void = { _ in }
     /// Takes deliveries that ended after their event was written, as rows.
-    var onRow: (FinishedDelivery) -> Void = { _ in }
+    var onRow: (OwnedDelivery) -> Void = { _ in }
     /// Hears of a session that the table does not know any more.
     var onLost: (Int) -> Void = { _ in }
     /// Hears of a push of which something is left, whose context will be asked for.
@@ -76,7 +76,7 @@ final class EventRecorder: @unchecked Sendable {
     /// Nobody writes these down any more: their session is lost, or the drain is over.
     func drop(_ events: [LaneEvent]) {
         guard !events.isEmpty else { return }
-        var held: [FinishedDelivery] = []
+        var held: [OwnedDelivery] = []
         for event in events where event.state != .over {
             if event.state != .writing { held += event.ends.compactMap { $0 } }
             held += event.finish(.lost)
@@ -104,14 +104,15 @@ final class EventRecorder: @unchecked Sendable {
     }
 
     private func record(_ batch: [LaneEvent]) async {
-        var finished: [FinishedDelivery] = []
+        var finished: [OwnedDelivery] = []
         for event in batch { finished += event.beginWriting() }
         // Released whatever becomes of it: what is lost is another's.
         defer { onReleased(finished) }
         guard let number = session.current else { return drop(batch) }
         var outcomes = KafkaRecordBlock(topic: announcer.topic, count: finished.count)
         for item in finished {
-            item.owned.context.writeOutcome(of: item.owned.delivery, item.end, to: &outcomes)
+            guard let end = item.end else { continue }
+            item.context.writeOutcome(of: item.delivery, end, to: &outcomes)
         }
         guard await announcer.announce(outcomes, session: number) else { return drop(batch) }
         let acknowledged = ContinuousClock.now
@@ -121,7 +122,7 @@ final class EventRecorder: @unchecked Sendable {
 
     private func write(_ batch: [LaneEvent], session number: Int) async {
         for event in batch {
-            for delivery in event.onTheWay { inHand.take(delivery.key) }
+            for member in event.onTheWay { inHand.take(member.delivery.key) }
             if event.isOpen { onOpen(event.context) }
         }
         var queue = PlanQueue(batch)
@@ -166,15 +167,15 @@ final class EventRecorder: @unchecked Sendable {
     }
 
     private func finish(_ event: LaneEvent, _ written: WrittenPushes) {
-        for case let end? in event.ends {
-            meters.settled(end.decision, at: end.owned.delivery.device.provider)
+        for case let owned? in event.ends {
+            if let end = owned.end { meters.settled(end, at: owned.delivery.device.provider) }
         }
         let isErased = written.erased.contains(event.pushID)
         meters.written(isNew: written.ids.contains(event.pushID), isErased: isErased)
         handOn(event.finish(isErased ? .erased : .written))
     }
 
-    private func handOn(_ late: [FinishedDelivery]) {
+    private func handOn(_ late: [OwnedDelivery]) {
         for delivery in late { onRow(delivery) }
     }
 }

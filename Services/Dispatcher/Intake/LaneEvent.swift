@@ -32,13 +32,13 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
     let context: PushContext
     private(set) var state = State.lookingUp
     private(set) var session = 0
-    private(set) var deliveries: [Delivery] = []
+    private(set) var members: [ShardMember] = []
     private var createdAt = Instant(milliseconds: 0)
     private var hasRow = false
-    private(set) var ends: [FinishedDelivery?] = []
+    private(set) var ends: [OwnedDelivery?] = []
     private var open = 0
     /// What ended while it was written.
-    private var late: [FinishedDelivery] = []
+    private var late: [OwnedDelivery] = []
     private var listeners: [(LaneEnd) -> Void] = []
     private let stages: EventStages
     private var mark: StageMark
@@ -75,12 +75,12 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
     }
 
     /// Some of it has not ended for good: rows are to be written.
-    var isOpen: Bool { ends.contains { $0?.decision.outcome == nil } }
+    var isOpen: Bool { ends.contains { $0?.end?.outcome == nil } }
 
     // MARK: From the look-up to the last answer
 
     func found(_ deliveries: [Delivery], at createdAt: Instant, hasRow: Bool) {
-        self.deliveries = deliveries
+        members = deliveries.map { ShardMember($0) }
         self.createdAt = createdAt
         self.hasRow = hasRow
         ends = Array(repeating: nil, count: deliveries.count)
@@ -96,15 +96,17 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
         return open > 0
     }
 
-    func takes(_ finished: FinishedDelivery, at place: Int) -> Bool {
+    func takes(_ finished: OwnedDelivery) -> Bool {
         switch state {
         case .lookingUp, .over: return false
         case .writing:
             late.append(finished)
             return true
         case .sending, .ready:
-            guard ends.indices.contains(place), ends[place] == nil else { return false }
-            ends[place] = finished
+            guard ends.indices.contains(finished.place), ends[finished.place] == nil else {
+                return false
+            }
+            ends[finished.place] = finished
             open -= 1
             if open == 0, state == .sending { becomeReady() }
             return true
@@ -122,14 +124,14 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
     // MARK: Being written down
 
     /// - Returns: What has come to its end so far.
-    func beginWriting() -> [FinishedDelivery] {
+    func beginWriting() -> [OwnedDelivery] {
         state = .writing
         return ends.compactMap { $0 }
     }
 
     /// Those whose rows become the session's.
-    var onTheWay: [Delivery] {
-        zip(deliveries, ends).compactMap { delivery, end in end == nil ? delivery : nil }
+    var onTheWay: [ShardMember] {
+        zip(members, ends).compactMap { member, end in end == nil ? member : nil }
     }
 
     var sent: SentPush {
@@ -137,21 +139,7 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
             push: push,
             createdAt: createdAt,
             hasRow: hasRow,
-            deliveries: zip(deliveries, ends).map { delivery, finished in
-                guard let end = finished?.end else { return (delivery, .open) }
-                if let settlement = end.settlement { return (delivery, .ended(settlement)) }
-                guard let postponed = end.postponed(delivery) else { return (delivery, .open) }
-                return (
-                    delivery,
-                    .postponed(
-                        attempts: postponed.attempts,
-                        unanswered: postponed.unanswered,
-                        dueAt: postponed.dueAt,
-                        status: postponed.status,
-                        reason: postponed.reason
-                    )
-                )
-            }
+            deliveries: zip(members, ends).map { DeliveryRecord($0, $1?.end) }
         )
     }
 
@@ -159,7 +147,7 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
     ///
     /// - Returns: What ended meanwhile, which is a row's; of one that is lost, all that it held.
     @discardableResult
-    func finish(_ end: LaneEnd) -> [FinishedDelivery] {
+    func finish(_ end: LaneEnd) -> [OwnedDelivery] {
         guard state != .over else { return [] }
         state = .over
         for listener in listeners { listener(end) }

@@ -1,4 +1,5 @@
 import PushCore
+import PushStorage
 
 /// How one app fares at one provider; all its deliveries there share it, and those that
 /// wait for it wait here. Confined to the loop.
@@ -8,6 +9,9 @@ final class ProviderHealth<Waiting>: @unchecked Sendable {
     var spread = DueSpread()
     var wave = DeadTokenWave()
     var backlog: ProviderBacklog<Waiting>
+    /// Hears of a wave of dead tokens that has just begun: whether they are another sender's, how many
+    /// are dead, and of how many answers.
+    var onWave: (Bool, Int, Int) -> Void = { _, _, _ in }
 
     init(_ client: FlightBudget.Client, backlog: ProviderBacklog<Waiting>) {
         self.client = client
@@ -37,6 +41,35 @@ struct ProviderBreakers {
 }
 
 extension ProviderHealth {
+    /// Takes an answer in, for the circuit breaker if the session that it was sent under is ours still.
+    /// Returns how many tries before it never left this process, in a row, and whether its token lives
+    /// whatever it says (promise 9).
+    func heard(
+        _ outcome: ProviderOutcome,
+        about delivery: Delivery,
+        isOurs: Bool,
+        _ now: SteadyInstant
+    ) -> (unsent: Int, keepsToken: Bool) {
+        let environment = delivery.device.environment
+        let unsent = breakers[environment].unsentInARow
+        if isOurs { breakers[environment].finished(outcome, now: now) }
+        let action: DeadTokenWave.Action
+        switch outcome {
+        case .accepted:
+            wave.alive(now: now)
+            return (unsent, false)
+        case .unregistered where !delivery.isForTopic: action = wave.dead(now: now)
+        case .mismatched where !delivery.isForTopic: action = wave.mismatched(now: now)
+        case .unregistered, .mismatched, .rejected, .misconfigured, .unavailable, .throttled,
+            .noAnswer, .notSent:
+            return (unsent, false)
+        }
+        if case .keepAndAlarm(let dead, let answers) = action {
+            onWave(outcome == .mismatched, dead, answers)
+        }
+        return (unsent, action != .disable)
+    }
+
     /// When one comes due again that an open breaker does not let through for so long.
     func dueTime(
         after wait: Int64,

@@ -63,7 +63,7 @@ extension DeliveryEngine {
             deliveries.compactMap { delivery in
                 contexts[delivery.pushID].map {
                     OwnedDelivery(
-                        delivery,
+                        ShardMember(delivery),
                         context: $0,
                         session: session,
                         health: health(of: delivery)
@@ -97,15 +97,15 @@ extension DeliveryEngine {
         guard isLoaded else { return self.events.drop(events) }
         var deliveries: [OwnedDelivery] = []
         for event in events where event.begin(session: session) {
-            for (place, delivery) in event.deliveries.enumerated() {
+            for (place, member) in event.members.enumerated() {
                 deliveries.append(
                     OwnedDelivery(
-                        delivery,
+                        member,
                         at: place,
                         of: event,
                         context: event.context,
                         session: session,
-                        health: health(of: delivery)
+                        health: health(of: member.delivery)
                     )
                 )
             }
@@ -117,12 +117,12 @@ extension DeliveryEngine {
         let (now, time) = (Instant.now(), SteadyInstant.now().milliseconds)
         var ready: [OwnedDelivery] = []
         ready.reserveCapacity(deliveries.count)
-        for var owned in deliveries {
+        for owned in deliveries {
             let client = owned.health.client
             if isFirst, let wait = owned.context.pace?.reserve(at: time) {
-                finish(owned, .handBack(at: now.adding(milliseconds: wait)), now)
+                giveBack(owned, at: now.adding(milliseconds: wait), now)
             } else if isStopping {
-                finish(owned, .handBack(at: now), now)
+                giveBack(owned, at: now, now)
             } else if owned.use != .direct || owned.health.backlog.isEmpty,
                 flight.budget.admit(owned.use, client)
             {
@@ -142,8 +142,7 @@ extension DeliveryEngine {
         var groups: [ObjectIdentifier: RowGroup] = [:]
         for owned in ready {
             switch prepare(owned, now) {
-            case .finished(let decision, let answer):
-                finish(owned, decision, now, answer)
+            case .finished(let end): finish(owned, end)
             case .send(let client, let notification):
                 owned.event?.reached(.rendered, at: .now)
                 groups[ObjectIdentifier(client), default: RowGroup(client, owned.use)]
@@ -154,32 +153,32 @@ extension DeliveryEngine {
     }
 
     private enum Preparation {
-        case finished(RecordedDecision, ProviderAnswer?)
+        case finished(DeliveryEnd)
         case send(any ProviderClient, OutgoingNotification)
     }
 
     /// What to do with one delivery before anything is sent.
     private func prepare(_ owned: OwnedDelivery, _ now: Instant) -> Preparation {
         let delivery = owned.delivery
-        let expiresAt = judge.expiry(of: delivery, owned.context)
-        if let (decision, answer) = judge.unsendable(
-            suppression: delivery.suppression,
+        func ends(_ decision: DeliveryEnd.Decision, _ reason: String? = nil) -> Preparation {
+            .finished(DeliveryEnd(decision, of: delivery, reason: reason, at: now))
+        }
+        if let end = policy.unsendable(
+            delivery,
             switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
-            expiresAt: expiresAt,
-            wantedUntil: delivery.expiresAt,
+            expiresAt: policy.expiry(of: delivery, spread: owned.context.spreadMilliseconds),
             now
         ) {
-            return .finished(decision, answer)
+            return .finished(end)
         }
         // What waited here may outlast what was known of its app: a lost connection to Postgres may
         // have lost the news of a change.
-        guard credentials.isLoaded(delivery.app) else { return .finished(.handBack(at: now), nil) }
+        guard credentials.isLoaded(delivery.app) else { return ends(.release(at: now)) }
         let client: any ProviderClient
         let apnsTopic = delivery.apnsTopic ?? owned.context.apnsTopic
         switch credentials.client(for: delivery, apnsTopic: apnsTopic) {
         case .client(let found): client = found
-        case .misconfigured(let reason):
-            return .finished(.settle(.failed), ProviderAnswer(.misconfigured, reason: reason))
+        case .misconfigured(let reason): return ends(.settle(.failed), reason)
         }
         let payload: RenderedPayload
         do {
@@ -191,14 +190,14 @@ extension DeliveryEngine {
                 tellsID: credentials.tellsPushIDs(delivery.app)
             )
         } catch {
-            return .finished(.settle(.failed), ProviderAnswer(.rejected, reason: "\(error)"))
+            return ends(.settle(.failed), "\(error)")
         }
         let steady = SteadyInstant.now()
         switch owned.health.breakers[delivery.device.environment].admit(now: steady) {
         case .later(let time):
             let wait = time.milliseconds(since: steady)
-            let due = owned.health.dueTime(after: wait, at: steady, now, &judge.random)
-            return .finished(.handBack(at: due), nil)
+            let due = owned.health.dueTime(after: wait, at: steady, now, &random)
+            return ends(.release(at: due))
         case .send: break
         }
         return .send(
@@ -249,24 +248,30 @@ extension DeliveryEngine {
         if session.hasEnded { return meters.inFlight.add(-1) }
         meters.answered(owned.delivery.device.provider, answer.outcome, duration)
         owned.event?.reached(.answered, at: .now)
-        let end = judge.judge(
-            answer,
-            Tries(
-                owned.delivery,
-                expiresAt: judge.expiry(of: owned.delivery, owned.context),
-                isOnce: owned.context.isNowOrNever
-            ),
-            owned.health,
-            repeatOverwrites: repeatOverwrites,
+        let heard = owned.health.heard(
+            answer.outcome,
+            about: owned.delivery,
             isOurs: isCurrent(owned.session),
-            now
+            .now()
         )
-        var owned = owned
-        owned.attempts = end.attempts
-        owned.unanswered = end.unanswered
-        finish(owned, end.decision, now, answer)
+        finish(
+            owned,
+            policy.answered(
+                answer,
+                owned.delivery,
+                expiresAt: policy.expiry(
+                    of: owned.delivery,
+                    spread: owned.context.spreadMilliseconds
+                ),
+                isOnce: owned.context.isNowOrNever,
+                repeatOverwrites: repeatOverwrites,
+                unsent: heard.unsent,
+                keepsToken: heard.keepsToken,
+                jitter: Double.random(in: 0..<1, using: &random),
+                now
+            )
+        )
     }
-
 }
 
 /// Rows that go to one provider client in one call.

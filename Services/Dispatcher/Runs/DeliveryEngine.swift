@@ -21,7 +21,7 @@ protocol SessionWork: AnyObject, Sendable {
 ///
 /// Authority: every row between "it is ours in the table" and its end, which `RowRecorder` writes
 /// down. Members of shards are `MemberSender`'s; both have the same session (`WorkSession`), budget
-/// (`FlightRoom`), verdicts (`AnswerJudge`) and way of telling the company (`OutcomeAnnouncer`). In
+/// (`FlightRoom`), verdicts (`OutcomePolicy`) and way of telling the company (`OutcomeAnnouncer`). In
 /// flight are at most `DISPATCH_IN_FLIGHT`. A row beyond its provider's share waits here for it, and whoever brings
 /// more waits too (`ProviderBacklog`); one whose provider is slow or ill goes back due later,
 /// uncounted, and a member stays where it is.
@@ -53,7 +53,8 @@ actor DeliveryEngine: ServicePart {
     nonisolated let session = WorkSession()
     nonisolated let flight: FlightRoom
     nonisolated let healths: ProviderHealths
-    nonisolated let judge: AnswerJudge
+    nonisolated let policy: OutcomePolicy
+    var random = FastRandom()
     nonisolated let announcer: OutcomeAnnouncer
     nonisolated let members: MemberSender
     nonisolated let memberRows: MemberRows
@@ -87,11 +88,14 @@ actor DeliveryEngine: ServicePart {
             bells[$0.rawValue].ring()
         }
         backlogs = RowBacklogs(room: flight, loop: loop)
-        healths = ProviderHealths(backlogLimit: portion, share: flight.budget.perClient)
-        judge = AnswerJudge(
-            maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2)),
+        healths = ProviderHealths(
+            backlogLimit: portion,
+            share: flight.budget.perClient,
             meters: meters,
             log: log
+        )
+        policy = OutcomePolicy(
+            maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2))
         )
         announcer = OutcomeAnnouncer(
             topic: configuration.topics.pushOutcomes,
@@ -125,7 +129,7 @@ actor DeliveryEngine: ServicePart {
             room: flight,
             session: session,
             credentials: credentials,
-            judge: judge,
+            policy: policy,
             meters: meters
         )
         memberRows = MemberRows(inHand: inHand, recorder: recorder, meters: meters)
@@ -138,7 +142,7 @@ actor DeliveryEngine: ServicePart {
             self?.assumeIsolated { $0.send(rows, .now()) }
         }
         backlogs.onHandBack = { [weak self] owned, due, now in
-            self?.assumeIsolated { $0.finish(owned, .handBack(at: due), now) }
+            self?.assumeIsolated { $0.giveBack(owned, at: due, now) }
         }
         recorder.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
         events.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
@@ -262,26 +266,26 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Ends of deliveries
 
-    func finish(
-        _ owned: OwnedDelivery,
-        _ decision: RecordedDecision,
-        _ now: Instant,
-        _ answer: ProviderAnswer? = nil
-    ) {
+    func finish(_ owned: OwnedDelivery, _ end: DeliveryEnd) {
         if owned.slot == .direct { flight.budget.ended(owned.health.client) }
-        let finished = FinishedDelivery(owned: owned, decision: decision, answer: answer, at: now)
-        if let event = owned.event, event.takes(finished, at: owned.place) { return }
-        recorder.add(finished)
+        owned.end = end
+        if let event = owned.event, event.takes(owned) { return }
+        recorder.add(owned)
+    }
+
+    /// Sends a delivery back, uncounted.
+    func giveBack(_ owned: OwnedDelivery, at due: Instant, _ now: Instant) {
+        finish(owned, DeliveryEnd(.release(at: due), of: owned.delivery, at: now))
     }
 
     /// What was written down, or belongs to somebody else now, is in nobody's way any more.
-    private func release(_ batch: [FinishedDelivery]) {
-        for item in batch {
+    private func release(_ batch: [OwnedDelivery]) {
+        for owned in batch {
             // What goes back has left before: somebody may have claimed it again by now, even we.
-            if isCurrent(item.owned.session), item.decision.outcome != nil {
-                inHand.leave(item.owned.delivery.key)
+            if isCurrent(owned.session), owned.end?.outcome != nil {
+                inHand.leave(owned.delivery.key)
             }
-            if let use = item.owned.slot { flight.budget.release(use, item.owned.health.client) }
+            if let use = owned.slot { flight.budget.release(use, owned.health.client) }
         }
         backlogs.sendReady()
         roomAppeared()

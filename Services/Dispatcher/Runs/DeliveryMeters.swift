@@ -83,11 +83,11 @@ struct DeliveryMeters: Sendable {
         }
     }
 
-    func settled(_ decision: RecordedDecision, at platform: Platform) {
-        if case .settleAndDisable = decision { tokensDisabled.add() }
-        if let outcome = decision.outcome {
+    func settled(_ end: DeliveryEnd, at platform: Platform) {
+        if end.tokenDiedAt != nil { tokensDisabled.add() }
+        if let outcome = end.outcome {
             platforms[platform.ordinal].ends[DeliveryState(outcome).rawValue - 1].add()
-        } else if case .handBack = decision {
+        } else if case .release = end.decision {
             handedBack.add()
         }
     }

@@ -16,13 +16,7 @@ final class MemberRoute {
     }
 
     struct Refusal: Error {
-        let answer: ProviderAnswer
-
-        init(_ answer: ProviderAnswer) { self.answer = answer }
-
-        init(_ error: RenderingError) {
-            answer = ProviderAnswer(.rejected, reason: error.description)
-        }
+        let reason: String
     }
 
     let platform: Platform
@@ -76,7 +70,7 @@ final class MemberRoute {
                     )
                 )
             } catch {
-                return .failure(Refusal(error))
+                return .failure(Refusal(reason: error.description))
             }
         }
     }

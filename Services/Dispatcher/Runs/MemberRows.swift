@@ -23,29 +23,27 @@ struct MemberRows {
         meters.checkpoints.add()
         for record in records {
             if let end = record.end {
-                meters.settled(end.decision, at: record.member.delivery.device.provider)
+                meters.settled(end, at: record.member.delivery.device.provider)
             }
         }
         for member in written.rows { inHand.take(member.delivery.key) }
         for (member, end) in written.endedRows {
             inHand.take(member.delivery.key)
-            finish(member.delivery, of: source, end)
+            finish(member, of: source, end)
         }
     }
 
     /// One has ended.
-    func finish<Source: MemberSource>(_ member: Delivery, of source: Source, _ end: DeliveryEnd) {
-        var owned = OwnedDelivery(
+    func finish<Source: MemberSource>(_ member: ShardMember, of source: Source, _ end: DeliveryEnd)
+    {
+        let owned = OwnedDelivery(
             member,
             context: source.context,
             session: source.session,
-            health: source.health(of: member.device.provider)
+            health: source.health(of: member.delivery.device.provider)
         )
-        owned.attempts = end.attempts
-        owned.unanswered = end.unanswered
         owned.slot = .shards
-        recorder.add(
-            FinishedDelivery(owned: owned, decision: end.decision, answer: end.answer, at: end.at)
-        )
+        owned.end = end
+        recorder.add(owned)
     }
 }

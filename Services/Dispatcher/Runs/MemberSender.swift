@@ -17,8 +17,9 @@ final class MemberSender: @unchecked Sendable {
     private let room: FlightRoom
     private let session: WorkSession
     private let credentials: CredentialDirectory
-    private let judge: AnswerJudge
+    private let policy: OutcomePolicy
     private let meters: DeliveryMeters
+    private var random = FastRandom()
     /// Slots were given back.
     var onFreed: () -> Void = {}
 
@@ -26,13 +27,13 @@ final class MemberSender: @unchecked Sendable {
         room: FlightRoom,
         session: WorkSession,
         credentials: CredentialDirectory,
-        judge: AnswerJudge,
+        policy: OutcomePolicy,
         meters: DeliveryMeters
     ) {
         self.room = room
         self.session = session
         self.credentials = credentials
-        self.judge = judge
+        self.policy = policy
         self.meters = meters
     }
 
@@ -81,8 +82,12 @@ final class MemberSender: @unchecked Sendable {
                 }
                 // The others must not wait for it.
                 let wait = time.milliseconds - now.milliseconds
-                let due = health.dueTime(after: wait, at: .now(), now, &judge.random)
-                sent.end(member, at: position, .handBack(at: due), nil, now)
+                let due = health.dueTime(after: wait, at: .now(), now, &random)
+                sent.end(
+                    member,
+                    at: position,
+                    DeliveryEnd(.release(at: due), of: member.delivery, at: now)
+                )
             }
             slots.free[platform.ordinal] -= 1
             position += 1
@@ -120,17 +125,19 @@ final class MemberSender: @unchecked Sendable {
         _ sent: inout MembersSent,
         _ now: Instant
     ) -> Routing {
-        if let (decision, answer) = judge.unsendable(
-            suppression: member.delivery.suppression,
+        if let end = policy.unsendable(
+            member.delivery,
             switchedOff: credentials.switchedOff(
                 member.delivery.device.provider,
                 of: member.delivery.app
             ),
-            expiresAt: judge.expiry(of: member.delivery, run.context),
-            wantedUntil: member.delivery.expiresAt,
+            expiresAt: policy.expiry(
+                of: member.delivery,
+                spread: run.context.spreadMilliseconds
+            ),
             now
         ) {
-            sent.end(member, at: position, decision, answer, now)
+            sent.end(member, at: position, end)
             return .done
         }
         let variant = run.context.variant(
@@ -147,7 +154,16 @@ final class MemberSender: @unchecked Sendable {
         switch route.payload(of: member) {
         case .success(let rendered): payload = rendered
         case .failure(let refusal):
-            sent.end(member, at: position, .settle(.failed), refusal.answer, now)
+            sent.end(
+                member,
+                at: position,
+                DeliveryEnd(
+                    .settle(.failed),
+                    of: member.delivery,
+                    reason: refusal.reason,
+                    at: now
+                )
+            )
             return .done
         }
         let environment = member.delivery.device.environment
@@ -182,7 +198,7 @@ final class MemberSender: @unchecked Sendable {
         let way: MemberRoute.Way
         switch credentials.client(for: delivery, apnsTopic: topic) {
         case .misconfigured(let reason):
-            way = .none(MemberRoute.Refusal(ProviderAnswer(.misconfigured, reason: reason)))
+            way = .none(MemberRoute.Refusal(reason: reason))
         case .client(let client):
             do {
                 let platform = delivery.device.provider
@@ -193,7 +209,7 @@ final class MemberSender: @unchecked Sendable {
                 )
                 way = .client(client, template)
             } catch {
-                way = .none(MemberRoute.Refusal(error))
+                way = .none(MemberRoute.Refusal(reason: error.description))
             }
         }
         return MemberRoute(delivery, variant, way: way, health: health, room: room)
@@ -237,16 +253,24 @@ final class MemberSender: @unchecked Sendable {
         }
         guard let member = run.member(at: position) else { return }
         let now = Instant.now()
-        let end = judge.judge(
-            answer,
-            Tries(
-                member,
-                expiresAt: judge.expiry(of: member.delivery, run.context),
-                isOnce: run.context.isNowOrNever
-            ),
-            health,
-            repeatOverwrites: repeatOverwrites,
+        let heard = health.heard(
+            answer.outcome,
+            about: member.delivery,
             isOurs: session.isCurrent(run.session),
+            .now()
+        )
+        let end = policy.answered(
+            answer,
+            member.delivery,
+            expiresAt: policy.expiry(
+                of: member.delivery,
+                spread: run.context.spreadMilliseconds
+            ),
+            isOnce: run.context.isNowOrNever,
+            repeatOverwrites: repeatOverwrites,
+            unsent: heard.unsent,
+            keepsToken: heard.keepsToken,
+            jitter: Double.random(in: 0..<1, using: &random),
             now
         )
         run.ended(position, end, at: platform)

@@ -32,17 +32,8 @@ struct MembersSent {
     mutating func end(
         _ member: ShardMember,
         at position: Int,
-        _ decision: RecordedDecision,
-        _ answer: ProviderAnswer?,
-        _ now: Instant
+        _ end: DeliveryEnd
     ) {
-        let end = DeliveryEnd(
-            decision: decision,
-            answer: answer,
-            at: now,
-            attempts: member.delivery.attempts,
-            unanswered: member.delivery.unanswered
-        )
         ended.append(
             Ended(position: position, platform: member.delivery.device.provider, end: end)
         )

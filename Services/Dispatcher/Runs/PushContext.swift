@@ -184,11 +184,23 @@ final class PushContext: @unchecked Sendable {
         _ end: DeliveryEnd,
         to block: inout KafkaRecordBlock
     ) {
-        guard let outcome = end.outcome(of: delivery) else { return }
+        guard let outcome = end.outcome else { return }
         if outcomes == nil {
             outcomes = OutcomeWriter(pushID: pushID, eventID: eventID, app: delivery.app)
         }
-        block.append(key: outcome.target) { outcomes?.write(outcome, into: &$0) }
+        let record = OutcomeRecord(
+            installationID: delivery.installationID,
+            target: delivery.target,
+            platform: delivery.device.provider,
+            environment: delivery.device.environment,
+            outcome: outcome,
+            reason: end.reason,
+            status: end.status,
+            providerMessageID: end.messageID,
+            attempt: end.attempts,
+            at: end.at
+        )
+        block.append(key: record.target) { outcomes?.write(record, into: &$0) }
     }
 }
 

@@ -52,7 +52,7 @@ final class RowBacklogs: @unchecked Sendable {
         var ready: [OwnedDelivery] = []
         for health in waited {
             let count = room.budget.start(health.client, atMost: health.backlog.count)
-            for var owned in health.backlog.take(count) {
+            for owned in health.backlog.take(count) {
                 owned.slot = .direct
                 ready.append(owned)
             }

@@ -29,13 +29,13 @@ final class RowRecorder: @unchecked Sendable {
     private let loop: EventLoop
     private let log: Log
     /// Answered or decided, and not recorded yet.
-    private var finished: [FinishedDelivery] = []
+    private var finished: [OwnedDelivery] = []
     /// Batches that are being recorded.
     private var recorders = 0
     private var timer: LoopTimer?
     /// Hears of each batch that was written down, or is another's now; of an empty one when nothing
     /// is written any more.
-    var onReleased: ([FinishedDelivery]) -> Void = { _ in }
+    var onReleased: ([OwnedDelivery]) -> Void = { _ in }
 
     init(
         database: PushDatabase,
@@ -60,7 +60,7 @@ final class RowRecorder: @unchecked Sendable {
     /// Nothing waits to be written down, and nothing is.
     var isIdle: Bool { finished.isEmpty && recorders == 0 }
 
-    func add(_ delivery: FinishedDelivery) {
+    func add(_ delivery: OwnedDelivery) {
         finished.append(delivery)
         recordSoon()
     }
@@ -97,13 +97,14 @@ final class RowRecorder: @unchecked Sendable {
         onReleased([])
     }
 
-    private func record(_ batch: [FinishedDelivery]) async {
-        guard let number = session.current, batch.contains(where: { $0.owned.session == number })
+    private func record(_ batch: [OwnedDelivery]) async {
+        guard let number = session.current, batch.contains(where: { $0.session == number })
         else { return }
-        let ours = batch.filter { $0.owned.session == number }
+        let ours = batch.filter { $0.session == number }
         var outcomes = KafkaRecordBlock(topic: announcer.topic, count: ours.count)
         for item in ours {
-            item.owned.context.writeOutcome(of: item.owned.delivery, item.end, to: &outcomes)
+            guard let end = item.end else { continue }
+            item.context.writeOutcome(of: item.delivery, end, to: &outcomes)
         }
         guard await announcer.announce(outcomes, session: number) else { return }
         await settle(ours, session: number)
@@ -111,12 +112,10 @@ final class RowRecorder: @unchecked Sendable {
 
     /// Writes a batch down: what is over with the books of its pushes, what is not as rows due
     /// later.
-    private func settle(_ batch: [FinishedDelivery], session number: Int) async {
-        let settled = batch.compactMap { item in
-            item.end.settlement.map { SettledDelivery(key: item.owned.delivery.key, $0) }
-        }
-        let postponed = batch.compactMap { $0.end.postponed($0.owned.delivery) }
-        for delivery in postponed { inHand.leave(delivery.key) }
+    private func settle(_ batch: [OwnedDelivery], session number: Int) async {
+        let settled = batch.filter { $0.end?.outcome != nil }.map(\.record)
+        let postponed = batch.filter { $0.end?.decision.dueAt != nil }.map(\.record)
+        for record in postponed { inHand.leave(record.delivery.key) }
         var pause = Pause()
         while session.isCurrent(number), !session.hasEnded {
             do {
@@ -124,7 +123,9 @@ final class RowRecorder: @unchecked Sendable {
                 let returned = try await database.recording.postpone(session: number, postponed)
                 trouble.clear(Self.cannotSettle)
                 for item in batch {
-                    meters.settled(item.decision, at: item.owned.delivery.device.provider)
+                    if let end = item.end {
+                        meters.settled(end, at: item.delivery.device.provider)
+                    }
                 }
                 let lost = settled.count + postponed.count - matched.count - returned
                 if lost > 0 {

@@ -55,7 +55,7 @@ extension ShardRun {
             let standing = await keep(
                 ShardCheckpoint(
                     cursor: checkpoint?.last?.delivery.target,
-                    records: records.map(ShardRecord.init),
+                    records: records.map { DeliveryRecord($0.member, $0.end) },
                     isFinished: checkpoint?.isFinished ?? false
                 )
             ), !isOver
@@ -170,23 +170,5 @@ extension ShardRun {
             .shard: .integer(shard.shard), .count: .integer(recorded),
             .durationMilliseconds: .integer(Int((ContinuousClock.now - begun) / .milliseconds(1))),
         ]
-    }
-}
-
-extension ShardRecord {
-    fileprivate init(_ record: ShardRun.Window.Checkpoint.Record) {
-        let member = record.member
-        let end: End
-        if let settlement = record.end?.settlement {
-            end = .settled(settlement)
-        } else if let postponed = record.end?.postponed(member.delivery) {
-            end = .waiting(postponed)
-        } else {
-            end = .open(
-                attempts: member.delivery.attempts,
-                unanswered: member.delivery.unanswered
-            )
-        }
-        self.init(member, end: end)
     }
 }

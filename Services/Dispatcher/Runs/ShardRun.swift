@@ -172,7 +172,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
         switch window.ended(position, end) {
         case .freed: freed[platform.ordinal] += 1
         case .kept: break
-        case .row(let member): engine.memberRows.finish(member.delivery, of: self, end)
+        case .row(let member): engine.memberRows.finish(member, of: self, end)
         case .unknown: assertionFailure("a member ended twice")
         }
         hasProgress = true

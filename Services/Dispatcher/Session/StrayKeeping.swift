@@ -29,11 +29,9 @@ struct StrayKeeping: ServicePart {
                 let returned = try await database.recording.postpone(
                     session: session,
                     owned.filter { strays.contains($0.key) }.map { delivery in
-                        PostponedDelivery(
-                            key: delivery.key,
-                            attempts: delivery.attempts,
-                            unanswered: delivery.unanswered,
-                            dueAt: now
+                        DeliveryRecord(
+                            delivery,
+                            DeliveryEnd(.release(at: now), of: delivery, at: now)
                         )
                     }
                 )

@@ -29,15 +29,15 @@ struct DeliveryChunk: Equatable {
     ///     time zone to another meanwhile is looked for among them, one by one.
     /// - Returns: The chunks, one a form, and the records that need rows of their own.
     static func divide(
-        _ records: [ShardRecord],
+        _ records: [DeliveryRecord],
         of shard: ClaimedShard
-    ) -> (chunks: [DeliveryChunk], rows: [ShardRecord]) {
+    ) -> (chunks: [DeliveryChunk], rows: [DeliveryRecord]) {
         guard shard.zones == nil else { return ([], records) }
         var chunks: [DeliveryChunk] = []
-        var rows: [ShardRecord] = []
+        var rows: [DeliveryRecord] = []
         var last = 0
         for record in records {
-            guard let form = Form(record), case .settled(let settlement) = record.end else {
+            guard let end = record.end, let form = Form(record.delivery.device, end) else {
                 rows.append(record)
                 continue
             }
@@ -49,15 +49,15 @@ struct DeliveryChunk: Equatable {
                     last = chunks.count - 1
                 }
             }
-            chunks[last].append(record.member.delivery.key.target, settlement)
+            chunks[last].append(record.delivery.key.target, end.messageID)
         }
         return (chunks, rows)
     }
 
-    private mutating func append(_ target: String, _ settlement: Settlement) {
+    private mutating func append(_ target: String, _ message: String?) {
         targets.append(target)
         // APNs' is the one that it was sent with, which follows from push and target.
-        let message = form.provider == .apns ? nil : settlement.providerMessageID
+        let message = form.provider == .apns ? nil : message
         messages.append(message)
         if message != nil { hasMessages = true }
     }
@@ -87,16 +87,13 @@ struct DeliveryChunk: Equatable {
 
 extension DeliveryChunk.Form {
     /// `nil` for one that needs a row.
-    fileprivate init?(_ record: ShardRecord) {
-        guard case .settled(let settlement) = record.end, settlement.outcome == .delivered,
-            settlement.reason == nil, settlement.tokenDiedAt == nil
-        else { return nil }
-        let device = record.member.delivery.device
+    fileprivate init?(_ device: DeviceTarget, _ end: DeliveryEnd) {
+        guard end.decision == .settle(.delivered), end.reason == nil else { return nil }
         self.init(
             provider: device.provider,
             environment: device.environment,
-            attempts: settlement.attempts,
-            status: settlement.status
+            attempts: end.attempts,
+            status: end.status
         )
     }
 }

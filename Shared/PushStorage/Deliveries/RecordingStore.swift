@@ -11,12 +11,12 @@ package struct RecordingStore: Sendable {
     /// - Returns: Those that were this session's and are settled now.
     package func settle(
         session: Int,
-        _ settled: [SettledDelivery]
+        _ settled: [DeliveryRecord]
     ) async throws -> Set<DeliveryKey> {
-        let settled = Self.unique(settled, by: \.key)
+        let settled = Self.unique(settled)
         guard !settled.isEmpty else { return [] }
         return try await database.transaction { transaction in
-            let pushIDs = Set(settled.map(\.key.pushID)).sorted()
+            let pushIDs = Set(settled.map(\.delivery.pushID)).sorted()
             let results = try await transaction.pipeline([
                 (IndexPlan.sql, []),
                 (
@@ -28,10 +28,8 @@ package struct RecordingStore: Sendable {
             var keys: Set<DeliveryKey> = []
             for row in rows { keys.insert(try Self.key(row)) }
             let matched = keys
-            let dead = settled.filter {
-                $0.settlement.tokenDiedAt != nil && matched.contains($0.key)
-            }
-            try await Self.disableTokens(dead, transaction)
+            let dead = settled.filter { matched.contains($0.delivery.key) }.compactMap(\.deadToken)
+            try await DeadToken.disable(dead, transaction)
             return matched
         }
     }
@@ -40,8 +38,8 @@ package struct RecordingStore: Sendable {
     /// meanwhile is due at once, to be suppressed.
     ///
     /// - Returns: How many were this session's.
-    package func postpone(session: Int, _ postponed: [PostponedDelivery]) async throws -> Int {
-        let postponed = Self.unique(postponed, by: \.key)
+    package func postpone(session: Int, _ postponed: [DeliveryRecord]) async throws -> Int {
+        let postponed = Self.unique(postponed)
         guard !postponed.isEmpty else { return 0 }
         return try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
@@ -61,13 +59,14 @@ package struct RecordingStore: Sendable {
                     AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
                 """,
                 [
-                    .integer(session), .textArray(postponed.map(\.key.day)),
-                    .uuidArray(postponed.map(\.key.pushID)),
-                    .textArray(postponed.map(\.key.target)),
+                    .integer(session), .textArray(postponed.map(\.delivery.key.day)),
+                    .uuidArray(postponed.map(\.delivery.pushID)),
+                    .textArray(postponed.map(\.delivery.target)),
                     .integerArray(postponed.map(\.attempts)),
                     .integerArray(postponed.map(\.unanswered)),
-                    .timestampArray(postponed.map(\.dueAt.microseconds)),
-                    .integerArray(postponed.map(\.status)), .textArray(postponed.map(\.reason)),
+                    .timestampArray(postponed.map { $0.end?.decision.dueAt?.microseconds }),
+                    .integerArray(postponed.map { $0.end?.status }),
+                    .textArray(postponed.map { $0.end?.reason }),
                 ]
             ).affectedRows
         }
@@ -121,55 +120,18 @@ package struct RecordingStore: Sendable {
 
     private static func parameters(
         _ session: Int,
-        _ settled: [SettledDelivery]
+        _ settled: [DeliveryRecord]
     ) -> [PostgresValue] {
         [
-            .integer(session), .textArray(settled.map(\.key.day)),
-            .uuidArray(settled.map(\.key.pushID)), .textArray(settled.map(\.key.target)),
-            .integerArray(settled.map { DeliveryState($0.settlement.outcome).rawValue }),
-            .integerArray(settled.map(\.settlement.attempts)),
-            .integerArray(settled.map(\.settlement.unanswered)),
-            .integerArray(settled.map(\.settlement.status)),
-            .textArray(settled.map(\.settlement.reason)),
-            .textArray(settled.map(\.settlement.providerMessageID)),
-            .booleanArray(settled.map { $0.settlement.tokenDiedAt != nil }),
+            .integer(session), .textArray(settled.map(\.delivery.key.day)),
+            .uuidArray(settled.map(\.delivery.pushID)), .textArray(settled.map(\.delivery.target)),
+            .integerArray(settled.map(\.state.rawValue)),
+            .integerArray(settled.map(\.attempts)), .integerArray(settled.map(\.unanswered)),
+            .integerArray(settled.map { $0.end?.status }),
+            .textArray(settled.map { $0.end?.reason }),
+            .textArray(settled.map { $0.end?.messageID }),
+            .booleanArray(settled.map { $0.end?.tokenDiedAt != nil }),
         ]
-    }
-
-    /// Finds the tokens of rows that say that they died.
-    private static func disableTokens(
-        _ dead: [SettledDelivery],
-        _ transaction: PostgresTransaction
-    ) async throws {
-        guard !dead.isEmpty else { return }
-        let byKey = Dictionary(dead.map { ($0.key, $0) }, uniquingKeysWith: { first, _ in first })
-        let rows = try await transaction.execute(
-            """
-            SELECT \(Delivery.qualified)
-            FROM unnest($1::date[], $2::uuid[], $3::text[]) AS i(day, push_id, target)
-            JOIN deliveries d ON d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
-            """,
-            [
-                .textArray(dead.map(\.key.day)), .uuidArray(dead.map(\.key.pushID)),
-                .textArray(dead.map(\.key.target)),
-            ]
-        ).rows
-        var tokens: [DeadToken] = []
-        for row in rows {
-            let delivery = try Delivery.read(row)
-            guard let settlement = byKey[delivery.key]?.settlement,
-                let diedAt = settlement.tokenDiedAt
-            else { continue }
-            tokens.append(
-                DeadToken(
-                    app: delivery.app,
-                    device: delivery.device,
-                    diedAt: diedAt,
-                    reason: settlement.reason
-                )
-            )
-        }
-        try await DeadToken.disable(tokens, transaction)
     }
 
     private static func key(_ row: PostgresRow) throws -> DeliveryKey {
@@ -181,14 +143,11 @@ package struct RecordingStore: Sendable {
     }
 
     /// The first of each key, by key: rows are locked in one order, and none twice.
-    private static func unique<Element>(
-        _ elements: [Element],
-        by key: (Element) -> DeliveryKey
-    ) -> [Element] {
+    private static func unique(_ records: [DeliveryRecord]) -> [DeliveryRecord] {
         var seen: Set<DeliveryKey> = []
-        return elements.filter { seen.insert(key($0)).inserted }
-            .sorted { a, b in
-                let (a, b) = (key(a), key(b))
+        return records.filter { seen.insert($0.delivery.key).inserted }
+            .sorted {
+                let (a, b) = ($0.delivery.key, $1.delivery.key)
                 return (a.day, a.pushID, a.target) < (b.day, b.pushID, b.target)
             }
     }

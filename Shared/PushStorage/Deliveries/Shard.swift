@@ -109,46 +109,14 @@ package struct ShardCheckpoint: Sendable {
     /// One of each member behind the last cursor, up to this one, in any order. What lies up to the
     /// last cursor is left out: a checkpoint whose answer was lost may be made again, and may be
     /// larger then.
-    package var records: [ShardRecord]
+    package var records: [DeliveryRecord]
     /// Nobody is behind the cursor: the shard is over.
     package var isFinished: Bool
 
-    package init(cursor: String?, records: [ShardRecord], isFinished: Bool) {
+    package init(cursor: String?, records: [DeliveryRecord], isFinished: Bool) {
         self.cursor = cursor
         self.records = records
         self.isFinished = isFinished
-    }
-}
-
-/// A member of a shard and how its row begins.
-package struct ShardRecord: Sendable {
-    package enum End: Sendable {
-        /// It has its outcome.
-        case settled(Settlement)
-        /// A row due later, nobody's.
-        case waiting(PostponedDelivery)
-        /// Still in flight: a row of this session, which `RecordingStore.settle` or `postpone` ends.
-        case open(attempts: Int, unanswered: Int)
-
-        var tokenDiedAt: Instant? {
-            if case .settled(let settlement) = self { settlement.tokenDiedAt } else { nil }
-        }
-
-        var reason: String? {
-            switch self {
-            case .settled(let settlement): settlement.reason
-            case .waiting(let postponed): postponed.reason
-            case .open: nil
-            }
-        }
-    }
-
-    package let member: ShardMember
-    package let end: End
-
-    package init(_ member: ShardMember, end: End) {
-        self.member = member
-        self.end = end
     }
 }
 

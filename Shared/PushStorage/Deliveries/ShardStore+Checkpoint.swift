@@ -27,7 +27,7 @@ extension ShardStore {
             if shard.zones != nil {
                 records = try await Self.unrecorded(records, of: shard, transaction)
             }
-            var change = BooksChange(held.books, records)
+            var change = BooksChange(records)
             var books = held.books
             books.record(records.count)
             if checkpoint.isFinished { books.finish() }
@@ -41,7 +41,7 @@ extension ShardStore {
                     transaction
                 )
             }
-            change.moved(to: books)
+            change.moved(from: held.books, to: books)
             let status = try await Self.write(
                 chunks,
                 shard,
@@ -62,10 +62,10 @@ extension ShardStore {
 
     /// A member that moved from one zone to another meanwhile may have its row from there.
     private static func unrecorded(
-        _ records: [ShardRecord],
+        _ records: [DeliveryRecord],
         of shard: ClaimedShard,
         _ transaction: PostgresTransaction
-    ) async throws -> [ShardRecord] {
+    ) async throws -> [DeliveryRecord] {
         guard !records.isEmpty else { return [] }
         let known = try await transaction.execute(
             """
@@ -74,12 +74,12 @@ extension ShardStore {
             """,
             [
                 .text(shard.day), .uuid(shard.pushID),
-                .textArray(records.map(\.member.delivery.target)),
+                .textArray(records.map(\.delivery.target)),
             ]
         ).rows
         guard !known.isEmpty else { return records }
         let targets = Set(try known.map { try $0.text("target") })
-        return records.filter { !targets.contains($0.member.delivery.target) }
+        return records.filter { !targets.contains($0.delivery.target) }
     }
 
     private struct Held {
@@ -252,53 +252,43 @@ extension ShardStore {
 
     /// The tokens are in the records: their rows have none.
     private static func disableTokens(
-        of records: [ShardRecord],
+        of records: [DeliveryRecord],
         _ transaction: PostgresTransaction
     ) async throws {
-        let dead = records.compactMap { record -> DeadToken? in
-            guard let diedAt = record.end.tokenDiedAt else { return nil }
-            return DeadToken(
-                app: record.member.delivery.app,
-                device: record.member.delivery.device,
-                diedAt: diedAt,
-                reason: record.end.reason
-            )
-        }
+        let dead = records.compactMap(\.deadToken)
         guard !dead.isEmpty else { return }
         try await IndexPlan.require(transaction)
         try await DeadToken.disable(dead, transaction)
     }
 }
 
-/// What a checkpoint does to the books of its push.
+/// What records do to the books of their push.
 struct BooksChange: Equatable {
     private(set) var ledger = Ledger()
     private(set) var failures = FailureTally()
     private(set) var closedShards = 0
-    private let before: ShardBooks
 
     /// What the records come to by themselves.
-    init(_ before: ShardBooks, _ records: [ShardRecord]) {
-        self.before = before
+    init(_ records: [DeliveryRecord]) {
         for record in records {
-            switch record.end {
-            case .settled(let settled):
-                ledger[settled.outcome] += 1
-                if settled.tokenDiedAt != nil { ledger.invalidTokens += 1 }
-                if settled.outcome == .failed {
-                    failures.add(
-                        record.member.delivery.device.provider,
-                        reason: settled.reason,
-                        status: settled.status
-                    )
-                }
-            case .waiting, .open: ledger.pending += 1
+            guard let end = record.end, let outcome = end.outcome else {
+                ledger.pending += 1
+                continue
+            }
+            ledger[outcome] += 1
+            if end.tokenDiedAt != nil { ledger.invalidTokens += 1 }
+            if outcome == .failed {
+                failures.add(
+                    record.delivery.device.provider,
+                    reason: end.reason,
+                    status: end.status
+                )
             }
         }
     }
 
     /// What changes for those without a row.
-    mutating func moved(to after: ShardBooks) {
+    mutating func moved(from before: ShardBooks, to after: ShardBooks) {
         ledger.targeted += after.expected - before.expected
         ledger.pending += after.unrecorded - before.unrecorded
         ledger.suppressed += after.cancelled - before.cancelled
@@ -310,17 +300,17 @@ extension ShardCheckpoint {
     /// Those of its records that lie behind the cursor of the table.
     ///
     /// - Throws: `StorageError` where one lies behind its own cursor: it would be sent again.
-    fileprivate func records(behind known: String?) throws -> [ShardRecord] {
+    fileprivate func records(behind known: String?) throws -> [DeliveryRecord] {
         if let known, let cursor, cursor <= known, !isFinished { return [] }
-        if !isFinished, let last = records.lazy.map(\.member.delivery.target).max(),
+        if !isFinished, let last = records.lazy.map(\.delivery.target).max(),
             last > cursor ?? ""
         {
             throw StorageError(.conflict, "a record lies behind its checkpoint's cursor")
         }
-        guard let known, !records.allSatisfy({ $0.member.delivery.target > known }) else {
+        guard let known, !records.allSatisfy({ $0.delivery.target > known }) else {
             return records
         }
-        return records.filter { $0.member.delivery.target > known }
+        return records.filter { $0.delivery.target > known }
     }
 }
 
@@ -339,7 +329,7 @@ extension ShardStore {
     /// By COPY, into the partition: 1,000 rows cost Postgres 4.9 ms of CPU, as many through
     /// `INSERT … SELECT FROM unnest` 5.0, and there are no texts of arrays to be written here.
     private static func insert(
-        _ records: [ShardRecord],
+        _ records: [DeliveryRecord],
         of shard: ClaimedShard,
         session: Int,
         _ held: Held,
@@ -362,7 +352,7 @@ extension ShardStore {
         var writer = RowWriter(session: session, isCancelled: held.isCancelled, now: now)
         var rows = CopyRows(columns: columns.count, constant: constant, rows: records.count)
         for record in records {
-            rows.append { writer.write(record.member.delivery, record.end, into: &$0) }
+            rows.append { writer.write(record, into: &$0) }
         }
         _ = try await transaction.copyIn(table: held.table, columns: columns, rows)
     }
@@ -395,42 +385,38 @@ private struct RowWriter {
         self.now = now
     }
 
-    mutating func write(
-        _ delivery: Delivery,
-        _ end: ShardRecord.End,
-        into cells: inout CopyCells
-    ) {
+    mutating func write(_ record: DeliveryRecord, into cells: inout CopyCells) {
+        let delivery = record.delivery
         cells.text(delivery.key.target)
         cells.text(delivery.installationID)
-        switch end {
-        case .settled(let settlement):
-            write(settlement, delivery.device, into: &cells)
-        case .waiting(let postponed):
-            writeAddress(of: delivery, into: &cells)
-            cells.smallint(DeliveryState.pending.rawValue)
-            cells.integer(postponed.attempts)
-            cells.integer(postponed.unanswered)
+        if let end = record.end, let outcome = end.outcome {
+            return write(end, outcome, delivery.device, into: &cells)
+        }
+        writeProvider(of: delivery.device, into: &cells)
+        cells.text(delivery.device.token)
+        cells.text(delivery.locale)
+        cells.text(delivery.apnsTopic)
+        cells.smallint(DeliveryState.pending.rawValue)
+        cells.integer(record.attempts)
+        cells.integer(record.unanswered)
+        if let dueAt = record.end?.decision.dueAt {
             // Whoever claims it once the push is cancelled tells of it, and need not wait for that.
-            cells.timestamp(isCancelled ? now : postponed.dueAt.microseconds)
+            cells.timestamp(isCancelled ? now : dueAt.microseconds)
             cells.null()
-            cells.integer(postponed.status)
-            cells.text(postponed.reason)
-            writeRest(of: delivery, into: &cells)
-        case .open(let attempts, let unanswered):
-            writeAddress(of: delivery, into: &cells)
-            cells.smallint(DeliveryState.pending.rawValue)
-            cells.integer(attempts)
-            cells.integer(unanswered)
+        } else {
             cells.timestamp(now)
             cells.bigint(session)
-            cells.null()
-            cells.null()
-            writeRest(of: delivery, into: &cells)
         }
+        cells.integer(record.end?.status)
+        cells.text(record.end?.reason)
+        cells.null()
+        cells.text(delivery.values.map { JSONValue.object($0).text })
+        cells.integer(delivery.badge)
     }
 
     private mutating func write(
-        _ settlement: Settlement,
+        _ end: DeliveryEnd,
+        _ outcome: Outcome,
         _ device: DeviceTarget,
         into cells: inout CopyCells
     ) {
@@ -438,11 +424,11 @@ private struct RowWriter {
             provider: device.provider,
             environment: device.environment,
             environmentIsExplicit: device.environmentIsExplicit,
-            outcome: settlement.outcome,
-            attempts: settlement.attempts,
-            unanswered: settlement.unanswered,
-            status: settlement.status,
-            reason: settlement.reason
+            outcome: outcome,
+            attempts: end.attempts,
+            unanswered: end.unanswered,
+            status: end.status,
+            reason: end.reason
         )
         if form != self.form {
             self.form = form
@@ -452,16 +438,16 @@ private struct RowWriter {
             formCells.text("")
             formCells.null()
             formCells.null()
-            formCells.smallint(DeliveryState(settlement.outcome).rawValue)
-            formCells.integer(settlement.attempts)
-            formCells.integer(settlement.unanswered)
+            formCells.smallint(DeliveryState(outcome).rawValue)
+            formCells.integer(end.attempts)
+            formCells.integer(end.unanswered)
             formCells.timestamp(now)
             formCells.null()
-            formCells.integer(settlement.status)
-            formCells.text(settlement.reason)
+            formCells.integer(end.status)
+            formCells.text(end.reason)
         }
         cells.append(formCells)
-        cells.text(settlement.providerMessageID)
+        cells.text(end.messageID)
         cells.null()
         cells.null()
     }
@@ -470,19 +456,5 @@ private struct RowWriter {
         cells.text(device.provider.rawValue)
         cells.text(device.environment.rawValue)
         cells.boolean(device.environmentIsExplicit)
-    }
-
-    private func writeAddress(of delivery: Delivery, into cells: inout CopyCells) {
-        writeProvider(of: delivery.device, into: &cells)
-        cells.text(delivery.device.token)
-        cells.text(delivery.locale)
-        cells.text(delivery.apnsTopic)
-    }
-
-    /// The message's id, and what its payload takes.
-    private func writeRest(of delivery: Delivery, into cells: inout CopyCells) {
-        cells.null()
-        cells.text(delivery.values.map { JSONValue.object($0).text })
-        cells.integer(delivery.badge)
     }
 }

@@ -54,15 +54,6 @@ package enum LookedUpPush: Sendable {
     case new(_ deliveries: [Delivery], at: Instant, hasRow: Bool)
 }
 
-/// How one delivery of such a push stands when the push is written down.
-package enum SentDelivery: Sendable {
-    case ended(Settlement)
-    /// Goes back, to be sent when it is due.
-    case postponed(attempts: Int, unanswered: Int, dueAt: Instant, status: Int?, reason: String?)
-    /// On its way: its row is the session's.
-    case open
-}
-
 /// A push for few devices, to be written down. A reference: it is sorted and sifted on its way, and a copy
 /// would count a dozen texts.
 package final class SentPush: Sendable {
@@ -70,13 +61,13 @@ package final class SentPush: Sendable {
     /// As it was looked up.
     package let createdAt: Instant
     package let hasRow: Bool
-    package let deliveries: [(delivery: Delivery, end: SentDelivery)]
+    package let deliveries: [DeliveryRecord]
 
     package init(
         push: NewPush,
         createdAt: Instant,
         hasRow: Bool,
-        deliveries: [(delivery: Delivery, end: SentDelivery)]
+        deliveries: [DeliveryRecord]
     ) {
         self.push = push
         self.createdAt = createdAt
@@ -85,10 +76,7 @@ package final class SentPush: Sendable {
     }
 
     /// Whether it is one row: all has ended, and nobody knows it from before.
-    var isOneRow: Bool {
-        !hasRow
-            && deliveries.allSatisfy { if case .ended = $0.end { true } else { false } }
-    }
+    var isOneRow: Bool { !hasRow && deliveries.allSatisfy { $0.end?.outcome != nil } }
 }
 
 /// What became of pushes that were to be written down.

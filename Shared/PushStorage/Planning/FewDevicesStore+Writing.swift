@@ -47,7 +47,9 @@ extension FewDevicesStore {
             }
             let ids = written.ids
             try await DeadToken.disable(
-                kept.filter { ids.contains($0.push.id) }.flatMap(\.deadTokens),
+                kept.filter { ids.contains($0.push.id) }.flatMap(\.deliveries).compactMap(
+                    \.deadToken
+                ),
                 transaction
             )
             return written
@@ -68,9 +70,9 @@ extension FewDevicesStore {
     }
 
     private static func oneRow(_ pushes: [SentPush]) -> (String, [PostgresValue]) {
-        let ends = pushes.map { SentEnds($0) }
+        let books = pushes.map { BooksChange($0.deliveries) }
         func counts(_ outcome: Outcome) -> PostgresValue {
-            .integerArray(ends.map { $0.counts[outcome] ?? 0 })
+            .integerArray(books.map { $0.ledger[outcome] })
         }
         return (
             """
@@ -95,8 +97,8 @@ extension FewDevicesStore {
                 .jsonArray(pushes.map { $0.push.notes.isEmpty ? nil : .object($0.push.notes) }),
                 .booleanArray(pushes.map { $0.push.request.environment == .sandbox }),
                 counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
-                counts(.inDoubt), .integerArray(ends.map(\.died)),
-                .jsonArray(pushes.map(\.packed)), .jsonArray(ends.map(\.failures.json)),
+                counts(.inDoubt), .integerArray(books.map(\.ledger.invalidTokens)),
+                .jsonArray(pushes.map(\.packed)), .jsonArray(books.map(\.failures.json)),
                 .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
                 .timestampArray(pushes.map(\.createdAt.microseconds)),
             ]
@@ -116,11 +118,11 @@ extension FewDevicesStore {
     // suppressed by whoever claims it. IS TRUE: asked of a hashed list, not joined, for which `IndexPlan`
     // would leave no way but to read all for each.
     private static func rows(_ pushes: [SentPush], _ session: Int) -> (String, [PostgresValue]) {
-        let ends = pushes.map { SentEnds($0) }
+        let books = pushes.map { BooksChange($0.deliveries) }
         func counts(_ outcome: Outcome) -> PostgresValue {
-            .integerArray(ends.map { $0.counts[outcome] ?? 0 })
+            .integerArray(books.map { $0.ledger[outcome] })
         }
-        let all = pushes.flatMap { push in push.deliveries.map { SentRow($0.delivery, $0.end) } }
+        let all = pushes.flatMap(\.deliveries)
         return (
             """
             WITH made AS (
@@ -180,8 +182,8 @@ extension FewDevicesStore {
                 .textArray(pushes.map(\.push.request.environment.rawValue)),
                 .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
                 counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
-                counts(.inDoubt), .integerArray(ends.map(\.died)),
-                .integerArray(ends.map(\.pending)), .jsonArray(ends.map(\.failures.json)),
+                counts(.inDoubt), .integerArray(books.map(\.ledger.invalidTokens)),
+                .integerArray(books.map(\.ledger.pending)), .jsonArray(books.map(\.failures.json)),
                 .timestampArray(pushes.map(\.createdAt.microseconds)),
                 .textArray(all.map(\.delivery.key.day)), .uuidArray(all.map(\.delivery.pushID)),
                 .textArray(all.map(\.delivery.target)), .textArray(all.map(\.delivery.app)),
@@ -195,38 +197,14 @@ extension FewDevicesStore {
                 .timestampArray(all.map(\.delivery.createdAt.microseconds)),
                 .jsonArray(all.map { $0.delivery.values.map(JSONValue.object) }),
                 .integerArray(all.map(\.state.rawValue)), .integerArray(all.map(\.attempts)),
-                .integerArray(all.map(\.unanswered)), .integerArray(all.map(\.status)),
-                .textArray(all.map(\.reason)), .textArray(all.map(\.messageID)),
-                .timestampArray(all.map { $0.dueAt?.microseconds }),
-                .booleanArray(all.map(\.isOpen)), .integer(session),
+                .integerArray(all.map(\.unanswered)), .integerArray(all.map { $0.end?.status }),
+                // Why one in flight is not to be sent at all, as long as no answer says more.
+                .textArray(all.map { $0.end.map(\.reason) ?? $0.delivery.suppression }),
+                .textArray(all.map { $0.end?.outcome == nil ? nil : $0.end?.messageID }),
+                .timestampArray(all.map { $0.end?.decision.dueAt?.microseconds }),
+                .booleanArray(all.map { $0.end == nil }), .integer(session),
             ]
         )
-    }
-}
-
-/// The figures of one push.
-private struct SentEnds {
-    private(set) var counts: [Outcome: Int] = [:]
-    private(set) var pending = 0
-    private(set) var died = 0
-    private(set) var failures = FailureTally()
-
-    init(_ push: SentPush) {
-        for (delivery, end) in push.deliveries {
-            guard case .ended(let settlement) = end else {
-                pending += 1
-                continue
-            }
-            counts[settlement.outcome, default: 0] += 1
-            if settlement.tokenDiedAt != nil { died += 1 }
-            if settlement.outcome == .failed {
-                failures.add(
-                    delivery.device.provider,
-                    reason: settlement.reason,
-                    status: settlement.status
-                )
-            }
-        }
     }
 }
 
@@ -234,21 +212,24 @@ extension SentPush {
     /// As `event_pushes.deliveries` has them.
     fileprivate var packed: JSONValue {
         .array(
-            deliveries.map { delivery, end in
+            deliveries.map { record in
+                let delivery = record.delivery
                 var object: JSONObject = [
                     "t": .string(delivery.target), "p": .string(delivery.device.provider.rawValue),
                 ]
                 if delivery.installationID == nil { object["n"] = true }
                 let environment = delivery.device.environment.rawValue
                 if !environment.isEmpty { object["e"] = .string(environment) }
-                guard case .ended(let settlement) = end else { return .object(object) }
-                object["s"] = JSONValue(DeliveryState(settlement.outcome).rawValue)
-                if settlement.attempts != 1 { object["a"] = JSONValue(settlement.attempts) }
-                if let status = settlement.status { object["c"] = JSONValue(status) }
-                if let reason = settlement.reason { object["r"] = .string(reason) }
+                guard let end = record.end, let outcome = end.outcome else {
+                    return .object(object)
+                }
+                object["s"] = JSONValue(DeliveryState(outcome).rawValue)
+                if end.attempts != 1 { object["a"] = JSONValue(end.attempts) }
+                if let status = end.status { object["c"] = JSONValue(status) }
+                if let reason = end.reason { object["r"] = .string(reason) }
                 // APNs' is the one that it was sent with, which follows from push and target.
-                if let id = settlement.providerMessageID,
-                    delivery.device.provider != .apns || settlement.outcome != .delivered
+                if let id = end.messageID,
+                    delivery.device.provider != .apns || outcome != .delivered
                         || delivery.installationID == nil
                 {
                     object["m"] = .string(id)
@@ -256,55 +237,5 @@ extension SentPush {
                 return .object(object)
             }
         )
-    }
-
-    fileprivate var deadTokens: [DeadToken] {
-        deliveries.compactMap { delivery, end in
-            guard case .ended(let settlement) = end, let diedAt = settlement.tokenDiedAt else {
-                return nil
-            }
-            return DeadToken(
-                app: delivery.app,
-                device: delivery.device,
-                diedAt: diedAt,
-                reason: settlement.reason
-            )
-        }
-    }
-}
-
-/// One delivery as a row.
-private struct SentRow {
-    let delivery: Delivery
-    var state = DeliveryState.pending
-    var attempts = 0
-    var unanswered = 0
-    var status: Int?
-    var reason: String?
-    var messageID: String?
-    var dueAt: Instant?
-    var isOpen = false
-
-    init(_ delivery: Delivery, _ end: SentDelivery) {
-        self.delivery = delivery
-        switch end {
-        case .ended(let settlement):
-            state = DeliveryState(settlement.outcome)
-            attempts = settlement.attempts
-            unanswered = settlement.unanswered
-            status = settlement.status
-            reason = settlement.reason
-            messageID = settlement.providerMessageID
-        case .postponed(let attempts, let unanswered, let dueAt, let status, let reason):
-            self.attempts = attempts
-            self.unanswered = unanswered
-            self.dueAt = dueAt
-            self.status = status
-            self.reason = reason
-        case .open:
-            isOpen = true
-            // Why it is not to be sent at all, as long as nobody has said so.
-            reason = delivery.suppression
-        }
     }
 }

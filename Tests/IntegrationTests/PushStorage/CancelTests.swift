@@ -21,27 +21,16 @@ struct CancelTests {
             try await database.onNotification(.cancelled) { tell.yield($0) }
             let shard = try #require(try await fixture.claim(session, limit: 1).first)
             let members = try await fixture.members(of: shard)
-            let postponed = PostponedDelivery(
-                key: members[1].key,
-                attempts: 1,
-                unanswered: 0,
-                dueAt: .now()
-            )
+            let postponed = retried(members[1], until: .now())
             _ = try await database.shards.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
                     cursor: members[2].target,
                     records: [
-                        ShardRecord(
-                            delivery: members[0],
-                            end: .settled(delivered(members[0]).settlement)
-                        ),
-                        ShardRecord(delivery: members[1], end: .waiting(postponed)),
-                        ShardRecord(
-                            delivery: members[2],
-                            end: .open(attempts: 0, unanswered: 0)
-                        ),
+                        delivered(members[0]),
+                        postponed,
+                        inFlight(members[2]),
                     ],
                     isFinished: false
                 )
@@ -57,27 +46,16 @@ struct CancelTests {
             #expect(again?.ledger == cancelled.ledger)
 
             // What had been sent is recorded, and what would be tried again waits in vain.
-            let retry = PostponedDelivery(
-                key: members[4].key,
-                attempts: 1,
-                unanswered: 0,
-                dueAt: Instant.now().adding(milliseconds: 3_600_000)
-            )
+            let retry = retried(members[4], until: Instant.now().adding(milliseconds: 3_600_000))
             let standing = try await database.shards.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
                     cursor: members[5].target,
                     records: [
-                        ShardRecord(
-                            delivery: members[3],
-                            end: .settled(delivered(members[3]).settlement)
-                        ),
-                        ShardRecord(delivery: members[4], end: .waiting(retry)),
-                        ShardRecord(
-                            delivery: members[5],
-                            end: .open(attempts: 0, unanswered: 0)
-                        ),
+                        delivered(members[3]),
+                        retry,
+                        inFlight(members[5]),
                     ],
                     isFinished: false
                 )
@@ -163,7 +141,7 @@ struct CancelTests {
             // What was in flight comes back to wait, and has nothing to wait for any more.
             let later = Instant.now().adding(milliseconds: 3_600_000)
             let back = owned.map {
-                PostponedDelivery(key: $0.key, attempts: 0, unanswered: 0, dueAt: later)
+                retried($0, until: later, attempts: 0)
             }
             #expect(try await database.recording.postpone(session: session, back) == 3)
             #expect(try await fixture.suppressRest() == 30)

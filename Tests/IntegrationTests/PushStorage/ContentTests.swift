@@ -89,18 +89,7 @@ struct ContentTests {
                 #expect(member.values == ["name": name])
             }
             let records = page.members.map { member in
-                ShardRecord(
-                    delivery: member,
-                    end: member.target == ann.objectID
-                        ? .waiting(
-                            PostponedDelivery(
-                                key: member.key,
-                                attempts: 1,
-                                unanswered: 0,
-                                dueAt: .now()
-                            )
-                        ) : .open(attempts: 0, unanswered: 0)
-                )
+                member.target == ann.objectID ? retried(member) : inFlight(member)
             }
             _ = try await database.shards.checkpoint(
                 session: session,
@@ -293,17 +282,7 @@ struct BadgeTests {
 
             // What is retried keeps its badge in its row.
             let records = sent.members.map { member in
-                ShardRecord(
-                    delivery: member,
-                    end: .waiting(
-                        PostponedDelivery(
-                            key: member.key,
-                            attempts: 1,
-                            unanswered: 0,
-                            dueAt: .now()
-                        )
-                    )
-                )
+                retried(member)
             }
             _ = try await database.shards.checkpoint(
                 session: second,

@@ -15,16 +15,14 @@ struct DeliveryChunkTests {
         _ outcome: Outcome = .delivered,
         reason: String? = nil,
         message: String? = nil
-    ) -> ShardRecord {
-        let settled = Settlement(
-            outcome: outcome,
-            attempts: 1,
-            unanswered: 0,
+    ) -> DeliveryRecord {
+        ended(
+            member,
+            outcome,
             status: outcome == .delivered ? 200 : 400,
             reason: reason,
-            providerMessageID: message
+            messageID: message
         )
-        return ShardRecord(delivery: member, end: .settled(settled))
     }
 
     /// A broadcast to 30 phones, of which one failed and one is an FCM device, as one checkpoint.

@@ -58,12 +58,9 @@ struct DeliveryStoreTests {
             var ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.pending == 6)
             for (index, outcome) in Outcome.allCases.enumerated() {
-                let settled = SettledDelivery(
-                    key: planned.deliveries[index].key,
-                    Settlement(outcome: outcome, attempts: 1, unanswered: 0)
-                )
+                let settled = ended(planned.deliveries[index], outcome)
                 let keys = try await database.recording.settle(session: session, [settled])
-                #expect(keys == [settled.key])
+                #expect(keys == [settled.delivery.key])
                 ledger = try await fixture.balancedLedger(of: push.id)
                 #expect(ledger[outcome] == 1)
                 #expect(try await database.pushes.find(push.id)?.status == .sending)
@@ -109,12 +106,7 @@ struct DeliveryStoreTests {
             #expect(try await database.sessions.heartbeat(stalled) == false)
             let late = planned.deliveries.map(delivered)
             #expect(try await database.recording.settle(session: stalled, late).isEmpty)
-            let again = PostponedDelivery(
-                key: late[0].key,
-                attempts: 5,
-                unanswered: 0,
-                dueAt: .now()
-            )
+            let again = retried(planned.deliveries[0], until: .now(), attempts: 5)
             #expect(try await database.recording.postpone(session: stalled, [again]) == 0)
             await #expect(throws: StorageError.self) {
                 try await database.intake.plan(
@@ -414,11 +406,8 @@ struct DeliveryStoreTests {
                 ]
             )
             let planned = try await database.intake.plan(session: session, [push])
-            let answers = planned.deliveries.map { delivery in
-                var answer = gone(delivery, at: .now())
-                answer.settlement.status = 400
-                answer.settlement.reason = "BadDeviceToken"
-                return answer
+            let answers = planned.deliveries.map {
+                gone($0, at: .now(), reason: "BadDeviceToken")
             }
             #expect(try await database.recording.settle(session: session, answers).count == 2)
             let states = try await database.installations.query(app: StorageFixture.app)

@@ -96,7 +96,7 @@ struct ErasureTests {
             _ = try await database.recording.postpone(
                 session: session,
                 planned.deliveries.filter { ![settled, owned].contains($0.pushID) }.map {
-                    PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: .now())
+                    retried($0, until: .now())
                 }
             )
             // Only of what is over the content is looked into.

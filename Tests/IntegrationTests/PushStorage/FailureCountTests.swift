@@ -11,18 +11,9 @@ import Testing
 )
 struct FailureCountTests {
     private func failed(_ delivery: Delivery, _ reason: String?, _ status: Int? = 400)
-        -> SettledDelivery
+        -> DeliveryRecord
     {
-        SettledDelivery(
-            key: delivery.key,
-            Settlement(
-                outcome: .failed,
-                attempts: 1,
-                unanswered: 0,
-                status: status,
-                reason: reason
-            )
-        )
+        ended(delivery, .failed, status: status, reason: reason)
     }
 
     @Test("Failures are counted by provider and reason with the books, each once")
@@ -90,13 +81,10 @@ struct FailureCountTests {
                 ("the payload is too large: 4097 bytes of at most 4096", nil), (nil, nil),
             ]
             var records = zip(members, reasons).map { member, end in
-                ShardRecord(
-                    delivery: member,
-                    end: .settled(failed(member, end.0, end.1).settlement)
-                )
+                failed(member, end.0, end.1)
             }
             records.append(
-                ShardRecord(delivery: members[5], end: .open(attempts: 0, unanswered: 0))
+                inFlight(members[5])
             )
             let checkpoint = ShardCheckpoint(cursor: nil, records: records, isFinished: true)
             for _ in 0..<2 {
@@ -131,13 +119,7 @@ struct FailureCountTests {
                 let checkpoint = ShardCheckpoint(
                     cursor: part.last?.target,
                     records: part.enumerated().map { index, member in
-                        ShardRecord(
-                            delivery: member,
-                            end: .settled(
-                                failed(member, index < 5 ? "usual" : "one of \(start + index)")
-                                    .settlement
-                            )
-                        )
+                        failed(member, index < 5 ? "usual" : "one of \(start + index)")
                     },
                     isFinished: start == 80
                 )

@@ -7,10 +7,6 @@ import Testing
 
 @Suite("Events for few devices, sent before they are written", .timeLimit(.minutes(3)))
 struct FewDevicesTests {
-    private func delivered(_ status: Int = 200) -> SentDelivery {
-        .ended(Settlement(outcome: .delivered, attempts: 1, unanswered: 0, status: status))
-    }
-
     /// Looks a push up that is new.
     private func lookUp(
         _ push: NewPush,
@@ -29,13 +25,13 @@ struct FewDevicesTests {
     private func sent(
         _ push: NewPush,
         _ found: (deliveries: [Delivery], at: Instant, hasRow: Bool),
-        _ end: (Delivery) -> SentDelivery
+        _ end: (Delivery) -> DeliveryRecord
     ) -> SentPush {
         SentPush(
             push: push,
             createdAt: found.at,
             hasRow: found.hasRow,
-            deliveries: found.deliveries.map { ($0, end($0)) }
+            deliveries: found.deliveries.map(end)
         )
     }
 
@@ -53,19 +49,20 @@ struct FewDevicesTests {
             let found = [try await lookUp(push, database), try await lookUp(token, database)]
             #expect(found[0].deliveries.map(\.target) == [phone.objectID])
             #expect(found[1].deliveries.map(\.device.token) == ["t"])
-            let failure = Settlement(
-                outcome: .failed,
-                attempts: 2,
-                unanswered: 0,
-                status: 400,
-                reason: "BadThing",
-                providerMessageID: "m-1"
-            )
             let written = try await database.fewDevices.write(
                 session: session,
                 [
-                    sent(push, found[0]) { _ in delivered() },
-                    sent(token, found[1]) { _ in .ended(failure) },
+                    sent(push, found[0]) { delivered($0) },
+                    sent(token, found[1]) {
+                        ended(
+                            $0,
+                            .failed,
+                            attempts: 2,
+                            status: 400,
+                            reason: "BadThing",
+                            messageID: "m-1"
+                        )
+                    },
                 ]
             )
             #expect(written.ids == [push.id, token.id] && written.erased.isEmpty)
@@ -109,7 +106,7 @@ struct FewDevicesTests {
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("e1", ["installations": [.string(phone.objectID)]])
             let found = try await lookUp(push, database)
-            let whole = sent(push, found) { _ in delivered() }
+            let whole = sent(push, found) { delivered($0) }
             #expect(try await database.fewDevices.write(session: session, [whole]).ids == [push.id])
             #expect(try await database.fewDevices.write(session: session, [whole]).ids.isEmpty)
             _ = try await fixture.server.query("update event_pushes set day = day - 1")
@@ -137,8 +134,8 @@ struct FewDevicesTests {
                     ["installations": [.string(phone.objectID)]]
                 )
                 let found = try await lookUp(push, database)
-                let whole = sent(push, found) { _ in delivered() }
-                let open = sent(push, found) { _ in .open }
+                let whole = sent(push, found) { delivered($0) }
+                let open = sent(push, found) { inFlight($0) }
                 let counts = try await withThrowingTaskGroup(of: Int.self) { group in
                     for writer in 0..<4 {
                         group.addTask {
@@ -173,17 +170,14 @@ struct FewDevicesTests {
             )
             let found = try await lookUp(push, database)
             let due = Instant.now().adding(milliseconds: 60_000)
-            let ends: [String: SentDelivery] = [
-                phones[0].objectID: delivered(), phones[1].objectID: .open,
-                phones[2].objectID: .postponed(
-                    attempts: 1,
-                    unanswered: 0,
-                    dueAt: due,
-                    status: 503,
-                    reason: "ServiceUnavailable"
-                ),
-            ]
-            let mixed = sent(push, found) { ends[$0.target] ?? .open }
+            let mixed = sent(push, found) { delivery in
+                switch delivery.target {
+                case phones[0].objectID: delivered(delivery)
+                case phones[1].objectID: inFlight(delivery)
+                default:
+                    retried(delivery, until: due, status: 503, reason: "ServiceUnavailable")
+                }
+            }
             #expect(try await database.fewDevices.write(session: session, [mixed]).ids == [push.id])
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 1 && ledger.pending == 2)
@@ -191,12 +185,7 @@ struct FewDevicesTests {
             #expect(owned.map(\.target) == [phones[1].objectID])
             _ = try await database.recording.settle(
                 session: session,
-                [
-                    SettledDelivery(
-                        key: owned[0].key,
-                        Settlement(outcome: .delivered, attempts: 1, unanswered: 0)
-                    )
-                ]
+                [ended(owned[0], .delivered)]
             )
             let states = try await database.deliveries.states(pushID: push.id)
             let waiting = states.first { $0.target == phones[2].objectID }
@@ -212,7 +201,7 @@ struct FewDevicesTests {
             let phone = try await fixture.install(fixture.iPhone("aa11"))
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("e1", ["installations": [.string(phone.objectID)]])
-            let whole = sent(push, try await lookUp(push, database)) { _ in delivered() }
+            let whole = sent(push, try await lookUp(push, database)) { delivered($0) }
             try await database.sessions.close(session)
             await #expect(throws: StorageError.self) {
                 try await database.fewDevices.write(session: session, [whole])
@@ -237,15 +226,9 @@ struct FewDevicesTests {
                 let found = try await lookUp(push, database)
                 #expect(found.hasRow)
                 if isCancelled { _ = try await database.pushes.cancel(push.id) }
-                let whole = sent(push, found) { _ in
-                    isCancelled
-                        ? .postponed(
-                            attempts: 1,
-                            unanswered: 0,
-                            dueAt: .now().adding(milliseconds: 60_000),
-                            status: 503,
-                            reason: nil
-                        ) : delivered()
+                let later = Instant.now().adding(milliseconds: 60_000)
+                let whole = sent(push, found) {
+                    isCancelled ? retried($0, until: later, status: 503) : delivered($0)
                 }
                 #expect(
                     try await database.fewDevices.write(session: session, [whole]).ids == [push.id]
@@ -277,19 +260,10 @@ struct FewDevicesTests {
             let dead = try await fixture.install(phone)
             let session = try await database.sessions.open(name: "replica")
             let push = try fixture.push("e1", ["installations": [.string(dead.objectID)]])
-            let gone = sent(push, try await lookUp(push, database)) { _ in
-                .ended(
-                    Settlement(
-                        outcome: .failed,
-                        attempts: 1,
-                        unanswered: 0,
-                        status: 410,
-                        reason: "Unregistered",
-                        tokenDiedAt: .now().adding(milliseconds: 1000)
-                    )
-                )
+            let dying = sent(push, try await lookUp(push, database)) {
+                gone($0, at: .now().adding(milliseconds: 1000))
             }
-            _ = try await database.fewDevices.write(session: session, [gone])
+            _ = try await database.fewDevices.write(session: session, [dying])
             #expect(
                 try await database.installations.find(app: "shop", objectID: dead.objectID)?.isValid
                     == false
@@ -319,8 +293,8 @@ struct FewDevicesTests {
             let id = phone.objectID
             let before = try fixture.push("before", ["installations": [.string(id)]])
             let late = try fixture.push("late", ["installations": [.string(id)]])
-            let written = sent(before, try await lookUp(before, database)) { _ in delivered() }
-            let isLate = sent(late, try await lookUp(late, database)) { _ in delivered() }
+            let written = sent(before, try await lookUp(before, database)) { delivered($0) }
+            let isLate = sent(late, try await lookUp(late, database)) { delivered($0) }
             _ = try await database.fewDevices.write(session: session, [written])
             let export = try await database.erasures.export(Subject(app: "shop", .installation, id))
             #expect(export.deliveries.count == 1 && export.pushes.count == 1)
@@ -356,7 +330,7 @@ struct FewDevicesTests {
                     "e\(number)",
                     ["installations": [.string(phone.objectID)]]
                 )
-                let whole = sent(push, try await lookUp(push, database)) { _ in delivered() }
+                let whole = sent(push, try await lookUp(push, database)) { delivered($0) }
                 _ = try await database.fewDevices.write(session: session, [whole])
                 ids.append(push.id)
             }
@@ -368,7 +342,7 @@ struct FewDevicesTests {
             #expect(try await database.pushes.find(ids[1]) == nil)
             #expect(try await database.pushes.find(ids[0]) != nil)
             let last = try fixture.push("last", ["installations": [.string(phone.objectID)]])
-            let whole = sent(last, try await lookUp(last, database)) { _ in delivered() }
+            let whole = sent(last, try await lookUp(last, database)) { delivered($0) }
             _ = try await database.fewDevices.write(session: session, [whole])
             let deletion = try await database.apps.delete("shop")
             #expect(deletion.pushes == 2)

@@ -255,9 +255,7 @@ struct LocalTimeTests {
                     ]
                 )
                 let later = Instant.now().adding(seconds: 3600)
-                let postponed = due.map {
-                    PostponedDelivery(key: $0.key, attempts: 1, unanswered: 0, dueAt: later)
-                }
+                let postponed = due.map { retried($0, until: later) }
                 #expect(
                     try await database.recording.postpone(session: session, postponed) == due.count
                 )
@@ -331,7 +329,7 @@ struct LocalTimeTests {
             ShardCheckpoint(
                 cursor: members.map(\.target).max(),
                 records: members.map {
-                    ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
+                    delivered($0)
                 },
                 isFinished: true
             )

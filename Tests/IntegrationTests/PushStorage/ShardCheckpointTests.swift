@@ -19,36 +19,28 @@ struct ShardCheckpointTests {
             let session = try await database.sessions.open(name: "replica")
             let shard = try #require(try await fixture.claim(session).first)
             let members = try await fixture.members(of: shard)
-            var records: [ShardRecord] = []
+            var records: [DeliveryRecord] = []
             for (member, outcome) in zip(members, Outcome.allCases) {
-                let settled = Settlement(
-                    outcome: outcome,
-                    attempts: 2,
-                    unanswered: 1,
-                    status: 200,
-                    reason: "as it was",
-                    providerMessageID: "id-\(member.target)"
+                records.append(
+                    ended(
+                        member,
+                        outcome,
+                        attempts: 2,
+                        unanswered: 1,
+                        status: 200,
+                        reason: "as it was",
+                        messageID: "id-\(member.target)"
+                    )
                 )
-                records.append(ShardRecord(delivery: member, end: .settled(settled)))
             }
-            let open = members[5]
-            let waiting = members[6]
-            let postponed = PostponedDelivery(
-                key: waiting.key,
-                attempts: 1,
-                unanswered: 0,
-                dueAt: .now(),
-                status: 503,
-                reason: "busy"
-            )
-            records.append(
-                ShardRecord(delivery: open, end: .open(attempts: 0, unanswered: 1))
-            )
-            records.append(ShardRecord(delivery: waiting, end: .waiting(postponed)))
+            let flying = members[5]
+            let busy = members[6]
+            records.append(inFlight(flying))
+            records.append(retried(busy, status: 503, reason: "busy"))
             let standing = try await database.shards.checkpoint(
                 session: session,
                 shard,
-                ShardCheckpoint(cursor: waiting.target, records: records, isFinished: false)
+                ShardCheckpoint(cursor: busy.target, records: records, isFinished: false)
             )
             #expect(standing == .continues)
             var ledger = try await fixture.balancedLedger(of: push.id)
@@ -71,11 +63,11 @@ struct ShardCheckpointTests {
             )
 
             // What is a row now is settled as any other, with all that its next try needs.
-            let late = try await database.recording.settle(session: session, [delivered(open)])
-            #expect(late == [open.key])
+            let late = try await database.recording.settle(session: session, [delivered(flying)])
+            #expect(late == [flying.key])
             let due = try await database.due.claim(session: session, lane: 1, limit: 10)
-            #expect(due.map(\.key) == [waiting.key])
-            #expect(due.first?.device == waiting.device)
+            #expect(due.map(\.key) == [busy.key])
+            #expect(due.first?.device == busy.device)
             #expect(due.first?.attempts == 1)
             #expect(due.first?.suppression == nil)
             ledger = try await fixture.balancedLedger(of: push.id)
@@ -197,7 +189,7 @@ struct ShardCheckpointTests {
                     ShardCheckpoint(
                         cursor: all[0].target,
                         records: all.prefix(2).map {
-                            ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
+                            delivered($0)
                         },
                         isFinished: false
                     )
@@ -269,10 +261,7 @@ struct ShardCheckpointTests {
             let records = members.enumerated().map { index, member in
                 // The second was registered after the provider found it dead.
                 let diedAt = index == 1 ? now.adding(milliseconds: -86_400_000) : now
-                return ShardRecord(
-                    delivery: member,
-                    end: .settled(gone(member, at: diedAt).settlement)
-                )
+                return gone(member, at: diedAt)
             }
             _ = try await database.shards.checkpoint(
                 session: session,
@@ -301,9 +290,11 @@ struct ShardCheckpointTests {
                 _ = try await fixture.broadcast("mass", app: app, shardSize: 20)
                 let shard = try #require(try await fixture.claim(session).first)
                 let records = try await fixture.members(of: shard).map { member in
-                    var end = gone(member, at: .now())
-                    if member.target.hasSuffix("5") { end.settlement.reason = "ExpiredToken" }
-                    return ShardRecord(delivery: member, end: .settled(end.settlement))
+                    gone(
+                        member,
+                        at: .now(),
+                        reason: member.target.hasSuffix("5") ? "ExpiredToken" : "Unregistered"
+                    )
                 }
                 _ = try await database.shards.checkpoint(
                     session: session,

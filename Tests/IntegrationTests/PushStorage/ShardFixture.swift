@@ -5,10 +5,6 @@ import PushStorage
 import Support
 import Testing
 
-extension ShardRecord {
-    init(delivery: Delivery, end: End) { self.init(ShardMember(delivery), end: end) }
-}
-
 extension StorageFixture {
     /// Saves many installations at once; their object ids follow each other.
     func populate(
@@ -85,14 +81,12 @@ extension StorageFixture {
         session: Int,
         isFinished: Bool
     ) async throws -> ShardStanding {
-        let records = members.map {
-            ShardRecord(delivery: $0, end: .settled(delivered($0).settlement))
-        }
+        let records = members.map(delivered)
         return try await database.shards.checkpoint(
             session: session,
             shard,
             ShardCheckpoint(
-                cursor: records.last?.member.delivery.target,
+                cursor: records.last?.delivery.target,
                 records: records,
                 isFinished: isFinished
             )
@@ -114,9 +108,7 @@ extension StorageFixture {
                 shard,
                 ShardCheckpoint(
                     cursor: members.last?.target,
-                    records: members.map {
-                        ShardRecord(delivery: $0, end: .settled(suppressed($0).settlement))
-                    },
+                    records: members.map(suppressed),
                     isFinished: true
                 )
             )

@@ -124,29 +124,17 @@ struct ShardWalkTests {
             let count = all ? item.rest.count : Int.random(in: 0...item.rest.count, using: &random)
             let taken = item.rest.prefix(count)
             item.rest.removeFirst(count)
-            var records: [ShardRecord] = []
+            var records: [DeliveryRecord] = []
             for delivery in taken {
                 switch Int.random(in: 0..<6, using: &random) {
                 case 0:
                     open.append((item.session, delivery))
-                    records.append(
-                        ShardRecord(delivery: delivery, end: .open(attempts: 0, unanswered: 0))
-                    )
+                    records.append(inFlight(delivery))
                 case 1:
-                    let waiting = PostponedDelivery(
-                        key: delivery.key,
-                        attempts: 1,
-                        unanswered: 0,
-                        dueAt: .now()
-                    )
-                    records.append(ShardRecord(delivery: delivery, end: .waiting(waiting)))
+                    records.append(retried(delivery))
                 default:
-                    let settled = Settlement(
-                        outcome: Outcome.allCases.randomElement(using: &random) ?? .failed,
-                        attempts: 1,
-                        unanswered: 0
-                    )
-                    records.append(ShardRecord(delivery: delivery, end: .settled(settled)))
+                    let outcome = Outcome.allCases.randomElement(using: &random) ?? .failed
+                    records.append(ended(delivery, outcome))
                 }
             }
             let isFinished = item.rest.isEmpty

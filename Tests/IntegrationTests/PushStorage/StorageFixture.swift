@@ -149,35 +149,73 @@ struct StorageFixture: Sendable {
     }
 }
 
-func delivered(_ delivery: Delivery) -> SettledDelivery {
-    SettledDelivery(
-        key: delivery.key,
-        Settlement(outcome: .delivered, attempts: 1, unanswered: 0, status: 200)
-    )
-}
-
-func suppressed(_ delivery: Delivery) -> SettledDelivery {
-    SettledDelivery(
-        key: delivery.key,
-        Settlement(
-            outcome: .suppressed,
-            attempts: delivery.attempts,
-            unanswered: 0,
-            reason: delivery.suppression
+func ended(
+    _ delivery: Delivery,
+    _ outcome: Outcome,
+    attempts: Int = 1,
+    unanswered: Int = 0,
+    status: Int? = nil,
+    reason: String? = nil,
+    messageID: String? = nil
+) -> DeliveryRecord {
+    DeliveryRecord(
+        delivery,
+        DeliveryEnd(
+            .settle(outcome),
+            status: status,
+            reason: reason,
+            messageID: messageID,
+            attempts: attempts,
+            unanswered: unanswered,
+            at: .now()
         )
     )
 }
 
-func gone(_ delivery: Delivery, at time: Instant) -> SettledDelivery {
-    SettledDelivery(
-        key: delivery.key,
-        Settlement(
-            outcome: .failed,
+func delivered(_ delivery: Delivery) -> DeliveryRecord { ended(delivery, .delivered, status: 200) }
+
+func suppressed(_ delivery: Delivery) -> DeliveryRecord {
+    ended(delivery, .suppressed, attempts: delivery.attempts, reason: delivery.suppression)
+}
+
+func gone(
+    _ delivery: Delivery,
+    at time: Instant,
+    reason: String = "Unregistered"
+) -> DeliveryRecord {
+    DeliveryRecord(
+        delivery,
+        DeliveryEnd(
+            .settleAndDisable(since: time),
+            status: 410,
+            reason: reason,
             attempts: 1,
             unanswered: 0,
-            status: 410,
-            reason: "Unregistered",
-            tokenDiedAt: time
+            at: .now()
         )
     )
 }
+
+/// One that goes back, to be sent then.
+func retried(
+    _ delivery: Delivery,
+    until due: Instant = .now(),
+    attempts: Int = 1,
+    status: Int? = nil,
+    reason: String? = nil
+) -> DeliveryRecord {
+    DeliveryRecord(
+        delivery,
+        DeliveryEnd(
+            .retry(at: due),
+            status: status,
+            reason: reason,
+            attempts: attempts,
+            unanswered: 0,
+            at: .now()
+        )
+    )
+}
+
+/// One that is in flight.
+func inFlight(_ delivery: Delivery) -> DeliveryRecord { DeliveryRecord(delivery, nil) }

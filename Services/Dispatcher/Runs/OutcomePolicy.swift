@@ -1,0 +1,103 @@
+import PushCore
+import PushProviders
+import PushStorage
+
+/// How a delivery ends or goes on: before it is sent, and by its provider's answer. The same for rows
+/// and for members of shards. Pure: no clock, no I/O.
+struct OutcomePolicy: Sendable {
+    private static let tooOld = "not sent within half of DELIVERY_RETENTION, or MPNS' six hours"
+
+    /// After this a delivery that could never be sent has expired, whatever its push says.
+    let maximumAge: Int64
+
+    /// When a delivery has expired, whatever its push says: rows are dropped with their day, and none
+    /// may be pending then.
+    func expiry(of delivery: Delivery, spread: Int?) -> Instant {
+        let age =
+            delivery.device.provider == .mpns
+            ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
+        // What is told last of an audience is not old by then.
+        let latest = delivery.createdAt.adding(milliseconds: age + Int64(spread ?? 0))
+        return min(delivery.expiresAt ?? latest, latest)
+    }
+
+    /// The end of a delivery that is not to be sent at all; `nil` if it is to be sent. `switchedOff`
+    /// says why nothing is sent to its provider.
+    func unsendable(
+        _ delivery: Delivery,
+        switchedOff: String?,
+        expiresAt: Instant,
+        _ now: Instant
+    ) -> DeliveryEnd? {
+        if let reason = delivery.suppression ?? switchedOff {
+            return DeliveryEnd(.settle(.suppressed), of: delivery, reason: reason, at: now)
+        }
+        guard DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) else { return nil }
+        // If its push would have waited longer, the reason says why Carillon does not.
+        let isOurs = delivery.expiresAt.map { expiresAt < $0 } ?? true
+        let reason = isOurs ? Self.tooOld : "expired before it was sent"
+        return DeliveryEnd(.settle(.expired), of: delivery, reason: reason, at: now)
+    }
+
+    /// The end that an answer means for its delivery. `isOnce` says that it is sent once and not again,
+    /// `repeatOverwrites` that a second copy takes the place of the first on the device; `unsent` counts
+    /// the tries of its provider in a row that never left this process, `keepsToken` says that a wave of
+    /// dead tokens is under way, and `jitter` is random, 0..<1.
+    func answered(
+        _ answer: ProviderAnswer,
+        _ delivery: Delivery,
+        expiresAt: Instant,
+        isOnce: Bool = false,
+        repeatOverwrites: Bool,
+        unsent: Int,
+        keepsToken: Bool,
+        jitter: Double,
+        _ now: Instant
+    ) -> DeliveryEnd {
+        var attempts = DeliveryAttempts(
+            limit: RetryPolicy.attemptLimit,
+            backoff: RetryPolicy.backoff(for: delivery.device.provider, answer.outcome),
+            attempts: delivery.attempts,
+            unanswered: delivery.unanswered,
+            unsent: unsent
+        )
+        let decision: DeliveryEnd.Decision
+        switch attempts.finished(
+            answer.outcome,
+            repeatOverwrites: repeatOverwrites,
+            now: now,
+            // Now or never: a device that was reached once is not tried again.
+            expiresAt: isOnce && answer.outcome != .notSent ? now : expiresAt,
+            jitter: jitter
+        ) {
+        case .settle(let outcome): decision = .settle(outcome)
+        // There is no device behind a topic that could be gone.
+        case .settleAndDisableToken where keepsToken || delivery.isForTopic:
+            decision = .settle(.failed)
+        case .settleAndDisableToken(let since): decision = .settleAndDisable(since: since)
+        case .retry(let time): decision = .retry(at: time)
+        }
+        return DeliveryEnd(
+            decision,
+            status: answer.status,
+            reason: answer.reason,
+            messageID: answer.providerMessageID,
+            attempts: attempts.attempts,
+            unanswered: attempts.unanswered,
+            at: now
+        )
+    }
+}
+
+extension DeliveryEnd {
+    /// The end of a delivery without an attempt.
+    init(_ decision: Decision, of delivery: Delivery, reason: String? = nil, at now: Instant) {
+        self.init(
+            decision,
+            reason: reason,
+            attempts: delivery.attempts,
+            unanswered: delivery.unanswered,
+            at: now
+        )
+    }
+}

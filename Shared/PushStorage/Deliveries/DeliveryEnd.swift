@@ -1,0 +1,115 @@
+package import PushCore
+
+/// How a delivery ended, or when it is tried next: one value from the provider's answer to the row.
+package struct DeliveryEnd: Sendable, Equatable {
+    package enum Decision: Sendable, Equatable {
+        case settle(Outcome)
+        /// It failed because its device is gone: the token dies, unless it was registered after `since`.
+        case settleAndDisable(since: Instant?)
+        /// Another attempt, counted.
+        case retry(at: Instant)
+        /// No attempt was made, or none that counts.
+        case release(at: Instant)
+
+        /// `nil` if it is to be tried again.
+        package var outcome: Outcome? {
+            switch self {
+            case .settle(let outcome): outcome
+            case .settleAndDisable: .failed
+            case .retry, .release: nil
+            }
+        }
+
+        /// `nil` if it has its outcome.
+        package var dueAt: Instant? {
+            switch self {
+            case .settle, .settleAndDisable: nil
+            case .retry(let time), .release(let time): time
+            }
+        }
+    }
+
+    package let decision: Decision
+    /// The HTTP status, if the provider answered.
+    package let status: Int?
+    package let reason: String?
+    /// The provider's.
+    package let messageID: String?
+    /// With the one that ended so.
+    package let attempts: Int
+    /// How many of `attempts` were never answered.
+    package let unanswered: Int
+    package let at: Instant
+
+    /// The provider's texts are made printable here.
+    package init(
+        _ decision: Decision,
+        status: Int? = nil,
+        reason: String? = nil,
+        messageID: String? = nil,
+        attempts: Int,
+        unanswered: Int,
+        at time: Instant
+    ) {
+        self.decision = decision
+        self.status = status
+        self.reason = reason.map(Self.printable)
+        self.messageID = messageID.map(Self.printable)
+        self.attempts = attempts
+        self.unanswered = unanswered
+        at = time
+    }
+
+    package var outcome: Outcome? { decision.outcome }
+
+    /// A token registered later than this lives; `nil` if no token dies.
+    package var tokenDiedAt: Instant? {
+        if case .settleAndDisable(let since) = decision { since ?? at } else { nil }
+    }
+
+    /// A provider's text, bounded and without the characters that Postgres or a terminal minds.
+    private static func printable(_ text: String) -> String {
+        // Nearly every text is an id.
+        if text.utf8.count <= 200, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7f }) { return text }
+        return String(
+            String.UnicodeScalarView(
+                text.unicodeScalars.prefix(200)
+                    .map { $0.value < 0x20 || $0.value == 0x7f ? " " : $0 }
+            )
+        )
+    }
+}
+
+/// A delivery as it is recorded.
+package struct DeliveryRecord: Sendable {
+    package let member: ShardMember
+    /// `nil`: it is in flight, and its row is the session's.
+    package let end: DeliveryEnd?
+
+    package init(_ member: ShardMember, _ end: DeliveryEnd?) {
+        self.member = member
+        self.end = end
+    }
+
+    package init(_ delivery: Delivery, _ end: DeliveryEnd?) {
+        self.init(ShardMember(delivery), end)
+    }
+
+    package var delivery: Delivery { member.delivery }
+
+    /// Counted with this attempt, if there was one.
+    var attempts: Int { end?.attempts ?? delivery.attempts }
+    var unanswered: Int { end?.unanswered ?? delivery.unanswered }
+    var state: DeliveryState { end?.outcome.map { DeliveryState($0) } ?? .pending }
+
+    /// `nil` if its token lives.
+    var deadToken: DeadToken? {
+        guard let end, let diedAt = end.tokenDiedAt else { return nil }
+        return DeadToken(
+            app: delivery.app,
+            device: delivery.device,
+            diedAt: diedAt,
+            reason: end.reason
+        )
+    }
+}
