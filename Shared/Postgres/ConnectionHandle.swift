@@ -86,8 +86,11 @@ final class ConnectionHandle: @unchecked Sendable {
 
     func sendScript(_ sql: String) -> Bool { unsafe PQsendQuery(pointer, sql) == 1 }
 
-    func sendPrepare(name: String, sql: String) -> Bool {
-        unsafe PQsendPrepare(pointer, name, sql, 0, nil) == 1
+    /// Prepares a statement for parameters of some types; 0: as the statement says.
+    func sendPrepare(name: String, sql: String, _ types: [UInt32]) -> Bool {
+        unsafe types.withUnsafeBufferPointer { types in
+            unsafe PQsendPrepare(pointer, name, sql, Int32(types.count), types.baseAddress) == 1
+        }
     }
 
     func sendPrepared(name: String, _ parameters: EncodedParameters) -> Bool {
@@ -98,8 +101,19 @@ final class ConnectionHandle: @unchecked Sendable {
 
     /// Sends one statement that is parsed each time.
     func send(_ sql: String, _ parameters: EncodedParameters) -> Bool {
-        unsafe parameters.withPointers { count, values, lengths, formats in
-            unsafe PQsendQueryParams(pointer, sql, count, nil, values, lengths, formats, 0) == 1
+        unsafe parameters.types.withUnsafeBufferPointer { types in
+            unsafe parameters.withPointers { count, values, lengths, formats in
+                unsafe PQsendQueryParams(
+                    pointer,
+                    sql,
+                    count,
+                    types.baseAddress,
+                    values,
+                    lengths,
+                    formats,
+                    0
+                ) == 1
+            }
         }
     }
 
@@ -221,6 +235,8 @@ struct EncodedParameters {
     private var starts: [Int] = []
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
+    /// Of each; 0: as the statement says.
+    private(set) var types: [UInt32] = []
 
     mutating func clear() {
         // What one statement of many megabytes needed is not kept for the next.
@@ -228,6 +244,7 @@ struct EncodedParameters {
         starts.removeAll(keepingCapacity: true)
         lengths.removeAll(keepingCapacity: true)
         formats.removeAll(keepingCapacity: true)
+        types.removeAll(keepingCapacity: true)
     }
 
     /// Forgets those before.
@@ -252,6 +269,7 @@ struct EncodedParameters {
                 lengths.append(0)
             }
             formats.append(value.isBinary ? 1 : 0)
+            types.append(value.type)
         }
     }
 

@@ -25,6 +25,8 @@ package struct PostgresConfiguration: Sendable {
     package var streamIdleTimeout: Duration
     /// How long a request waits for a connection before it fails, retryably.
     package var acquireTimeout: Duration
+    /// What else each connection sets when it is made: names and values that the program knows.
+    package var settings: [(name: String, value: String)]
     /// Schema names, separated by commas; nil: what the server or the URI says.
     package var searchPath: String?
     /// Requests that may wait or be in flight at once, and transactions that may wait; one more
@@ -45,6 +47,7 @@ package struct PostgresConfiguration: Sendable {
         connectTimeout: Duration = .seconds(5),
         streamIdleTimeout: Duration = .seconds(300),
         acquireTimeout: Duration = .seconds(10),
+        settings: [(name: String, value: String)] = [],
         searchPath: String? = nil,
         maximumPending: Int = 20_000,
         maximumPrepared: Int = 256,
@@ -59,6 +62,7 @@ package struct PostgresConfiguration: Sendable {
         self.connectTimeout = connectTimeout
         self.streamIdleTimeout = streamIdleTimeout
         self.acquireTimeout = acquireTimeout
+        self.settings = settings
         self.searchPath = searchPath
         self.maximumPending = max(1, maximumPending)
         self.maximumPrepared = max(1, maximumPrepared)
@@ -93,6 +97,7 @@ package struct PostgresConfiguration: Sendable {
                 SET tcp_keepalives_count TO 3;
                 """
         }
+        for (name, value) in settings { script += " SET \(name) TO \(value);" }
         if let searchPath {
             let schemas = searchPath.split(separator: ",").map { name in
                 quotedIdentifier(name.trimmingBlanksAndQuotes)

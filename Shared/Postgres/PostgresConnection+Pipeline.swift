@@ -55,13 +55,14 @@ extension PostgresConnection {
             return handle.send(request.sql, parameters)
         }
         let name: String
-        switch statements.use(request.sql) {
+        switch statements.use(request.sql, parameters.types) {
         case .known(let known): name = known
         case .new(let new, let evicted):
             name = new
             deallocations += evicted
             ledger.sent(.prepare(sql: request.sql))
-            guard handle.sendPrepare(name: name, sql: request.sql) else {
+            guard handle.sendPrepare(name: name, sql: request.sql, parameters.types)
+            else {
                 ledger.sent(.member(request))
                 return false
             }

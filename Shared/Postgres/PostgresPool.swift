@@ -87,16 +87,22 @@ package actor PostgresPool {
     // MARK: Life
 
     /// Keeps the connections until the task is cancelled or the loop stops, then drains and closes.
-    package func run() async throws {
-        start()
+    ///
+    /// - Parameter isEager: Whether it connects before anybody asks.
+    /// - Throws: Nothing; it is a part's whole life.
+    package func run(isEager: Bool = true) async throws {
+        if isEager { start() }
         while (try? await loop.sleep(for: .seconds(86_400))) != nil {}
         await close()
     }
 
     /// Nil while statements can be run; else why not, with nothing secret in it.
     package nonisolated func notReadyReason() -> String? {
-        readiness.value ?? diskReadiness.value
+        readiness.value ?? notWritableReason()
     }
+
+    /// Nil while writes can succeed, as far as is known.
+    package nonisolated func notWritableReason() -> String? { diskReadiness.value }
 
     func start() {
         guard phase == .idle else { return }
@@ -295,6 +301,18 @@ package actor PostgresPool {
         _ sql: String,
         _ parameters: [PostgresValue] = []
     ) async throws -> PostgresResult {
+        try await execute([(sql, parameters)])[0]
+    }
+
+    /// The same for several, in one round trip and in their order. What one has done stays where another
+    /// fails.
+    ///
+    /// - Returns: A result for each.
+    /// - Throws: The first error.
+    package func execute(
+        _ statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
+        if statements.isEmpty { return [] }
         guard phase == .open || phase == .idle else { throw PostgresError.closed }
         guard pending < configuration.maximumPending else {
             count("overloaded")
@@ -302,27 +320,29 @@ package actor PostgresPool {
         }
         try Task.checkCancellation()
         start()
-        pending += 1
+        pending += statements.count
         defer {
-            pending -= 1
+            pending -= statements.count
             if phase != .open { checkDrained() }
         }
-        let cancellation = PendingCancellation()
+        let batch = RequestBatch(statements.count)
         do {
-            let result = try await withTaskCancellationHandler {
-                try await withCheckedThrowingContinuation {
-                    (continuation: CheckedContinuation<PostgresResult, any Error>) in
-                    let request = PostgresRequest(sql, parameters) {
-                        continuation.resume(with: $0)
+            let results = try await withTaskCancellationHandler {
+                try await withCheckedThrowingContinuation { continuation in
+                    batch.start(continuation)
+                    for (sql, parameters) in statements {
+                        submit(batch.add { PostgresRequest(sql, parameters, completion: $0) })
                     }
-                    cancellation.request = request
-                    submit(request)
                 }
             } onCancel: {
-                loop.execute { self.assumeIsolated { $0.cancel(cancellation.request) } }
+                loop.execute {
+                    self.assumeIsolated { pool in
+                        for request in batch.requests { pool.cancel(request) }
+                    }
+                }
             }
             count("ok")
-            return result
+            return results
         } catch {
             count((error as? PostgresError)?.metricLabel ?? "cancelled")
             throw error
@@ -344,17 +364,12 @@ package actor PostgresPool {
         queue.append(request)
     }
 
-    private func cancel(_ request: PostgresRequest?) {
-        guard let request, !request.isFinished else { return }
+    private func cancel(_ request: PostgresRequest) {
+        guard !request.isFinished else { return }
         if let connection = request.connection { return connection.cancel(request) }
         queue.removeAll { $0 === request }
         request.finish(.failure(CancellationError()))
     }
-}
-
-/// Where a cancellation finds its request; confined to the loop.
-final class PendingCancellation: @unchecked Sendable {
-    var request: PostgresRequest?
 }
 
 /// A text that other threads read.

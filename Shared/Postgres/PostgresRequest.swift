@@ -39,3 +39,46 @@ final class PostgresRequest: @unchecked Sendable {
         completion?(result)
     }
 }
+
+/// Requests that one caller waits for together. Confined to the loop.
+final class RequestBatch: @unchecked Sendable {
+    private(set) var requests: [PostgresRequest] = []
+    private var results: [PostgresResult]
+    private var error: (any Error)?
+    private var left: Int
+    private var continuation: CheckedContinuation<[PostgresResult], any Error>?
+
+    init(_ count: Int) {
+        left = count
+        results = Array(repeating: .empty, count: count)
+    }
+
+    func start(_ continuation: CheckedContinuation<[PostgresResult], any Error>) {
+        self.continuation = continuation
+    }
+
+    /// The next of them; `make` gets what it ends with.
+    func add(
+        _ make: (@escaping (Result<PostgresResult, any Error>) -> Void) -> PostgresRequest
+    ) -> PostgresRequest {
+        let index = requests.count
+        let request = make { self.finished(index, $0) }
+        requests.append(request)
+        return request
+    }
+
+    private func finished(_ index: Int, _ result: Result<PostgresResult, any Error>) {
+        left -= 1
+        switch result {
+        case .success(let value): results[index] = value
+        case .failure(let failure): error = error ?? failure
+        }
+        guard left == 0 else { return }
+        if let error {
+            continuation?.resume(throwing: error)
+        } else {
+            continuation?.resume(returning: results)
+        }
+        continuation = nil
+    }
+}

@@ -194,21 +194,21 @@ package actor PostgresTransaction {
         isCancellable: Bool,
         isPrepared: Bool = true
     ) async throws -> [PostgresResult] {
-        let batch = Batch(statements.count)
+        let batch = RequestBatch(statements.count)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 batch.start(continuation)
-                for (index, statement) in statements.enumerated() {
+                for statement in statements {
                     let isControl = ["BEGIN", "COMMIT", "ROLLBACK"].contains(statement.sql)
-                    let request = PostgresRequest(
-                        statement.sql,
-                        statement.parameters,
-                        isPrepared: isPrepared && !isControl,
-                        commits: statement.sql == "COMMIT"
-                    ) { result in
-                        batch.finished(index, result)
+                    let request = batch.add {
+                        PostgresRequest(
+                            statement.sql,
+                            statement.parameters,
+                            isPrepared: isPrepared && !isControl,
+                            commits: statement.sql == "COMMIT",
+                            completion: $0
+                        )
                     }
-                    batch.requests.append(request)
                     connection.submit(request)
                 }
             }
@@ -218,40 +218,7 @@ package actor PostgresTransaction {
         }
     }
 
-    private func cancel(_ batch: Batch) {
+    private func cancel(_ batch: RequestBatch) {
         for request in batch.requests where !request.isFinished { connection.cancel(request) }
-    }
-
-    /// The answers of one group, gathered. Confined to the loop.
-    private final class Batch: @unchecked Sendable {
-        var requests: [PostgresRequest] = []
-        private var results: [PostgresResult]
-        private var error: (any Error)?
-        private var left: Int
-        private var continuation: CheckedContinuation<[PostgresResult], any Error>?
-
-        init(_ count: Int) {
-            left = count
-            results = Array(repeating: .empty, count: count)
-        }
-
-        func start(_ continuation: CheckedContinuation<[PostgresResult], any Error>) {
-            self.continuation = continuation
-        }
-
-        func finished(_ index: Int, _ result: Result<PostgresResult, any Error>) {
-            left -= 1
-            switch result {
-            case .success(let value): results[index] = value
-            case .failure(let failure): error = error ?? failure
-            }
-            guard left == 0 else { return }
-            if let error {
-                continuation?.resume(throwing: error)
-            } else {
-                continuation?.resume(returning: results)
-            }
-            continuation = nil
-        }
     }
 }

@@ -1,7 +1,8 @@
 package import JSON
 
-/// One parameter of a statement. It is sent as text and takes the type that the statement gives
-/// it, so an array for `unnest` needs a cast there: `unnest($1::text[])`.
+/// One parameter of a statement. A single value is sent as text and takes the type that the statement
+/// gives it. An array is sent in the binary form of its own type (`type`); where the statement wants
+/// another, it says so by a cast: `$1::smallint[]`.
 package enum PostgresValue: Sendable, Equatable {
     case null
     case text(String)
@@ -52,16 +53,32 @@ extension PostgresValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral
 }
 
 extension PostgresValue {
-    /// `bytea` travels as it is; all else as text.
+    /// `bytea` and arrays travel as they are stored; all else as text.
     var isBinary: Bool {
         if case .bytes = self { return true }
-        return false
+        return type != 0
+    }
+
+    /// The type that it has whatever the statement says; 0: none.
+    var type: UInt32 {
+        switch self {
+        case .null, .text, .integer, .double, .boolean, .bytes, .json, .uuid, .timestamp: 0
+        case .textArray: TypeOID.textArray
+        case .integerArray: TypeOID.bigintArray
+        case .doubleArray: TypeOID.doubleArray
+        case .booleanArray: TypeOID.booleanArray
+        case .bytesArray: TypeOID.byteaArray
+        case .jsonArray: TypeOID.jsonArray
+        case .uuidArray: TypeOID.uuidArray
+        case .timestampArray: TypeOID.timestamptzArray
+        }
     }
 
     /// Appends what is sent.
     ///
     /// - Returns: False for `null`, which has no bytes.
-    /// - Throws: `PostgresError.encoding` for a text with a NUL, which Postgres cannot hold.
+    /// - Throws: `PostgresError.encoding` for a text with a NUL, which Postgres cannot hold, and for what
+    ///   is no uuid in an array of them.
     func write(into bytes: inout [UInt8]) throws(PostgresError) -> Bool {
         switch self {
         case .null: return false
@@ -72,44 +89,47 @@ extension PostgresValue {
         case .bytes(let value): bytes.append(contentsOf: value)
         case .json(let value): value.write(into: &bytes)
         case .timestamp(let value): append(timestamp: value, to: &bytes)
-        case .textArray(let values), .uuidArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes throws(PostgresError) in
-                try appendQuoted(value, to: &bytes)
+        case .textArray(let values):
+            try appendArray(values, of: TypeOID.text, to: &bytes) {
+                value,
+                bytes throws(PostgresError) in
+                try append(value, to: &bytes)
             }
         case .integerArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes in
-                append(number: value, to: &bytes)
+            try appendArray(values, of: TypeOID.bigint, to: &bytes) { value, bytes in
+                append(bits: Int64(value), to: &bytes)
             }
         case .doubleArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes in
-                append(double: value, to: &bytes)
+            try appendArray(values, of: TypeOID.double, to: &bytes) { value, bytes in
+                append(bits: value.bitPattern, to: &bytes)
             }
         case .booleanArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes in
-                bytes.append(value ? UInt8(ascii: "t") : UInt8(ascii: "f"))
+            try appendArray(values, of: TypeOID.boolean, to: &bytes) { value, bytes in
+                bytes.append(value ? 1 : 0)
             }
         case .bytesArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes in
-                bytes.append(contentsOf: "\"\\\\x".utf8)
-                for byte in value {
-                    bytes.append(hexDigits[Int(byte >> 4)])
-                    bytes.append(hexDigits[Int(byte & 15)])
-                }
-                bytes.append(UInt8(ascii: "\""))
+            try appendArray(values, of: TypeOID.bytea, to: &bytes) { value, bytes in
+                bytes.append(contentsOf: value)
             }
         case .jsonArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes throws(PostgresError) in
-                bytes.append(UInt8(ascii: "\""))
-                let start = bytes.count
+            try appendArray(values, of: TypeOID.json, to: &bytes) { value, bytes in
                 value.write(into: &bytes)
-                try escape(from: start, in: &bytes)
-                bytes.append(UInt8(ascii: "\""))
+            }
+        case .uuidArray(let values):
+            try appendArray(values, of: TypeOID.uuid, to: &bytes) {
+                value,
+                bytes throws(PostgresError) in
+                guard let uuid = uuidBytes(value) else { throw noUUID }
+                append(bits: uuid.high, to: &bytes)
+                append(bits: uuid.low, to: &bytes)
             }
         case .timestampArray(let values):
-            try appendArray(values, to: &bytes) { value, bytes in
-                bytes.append(UInt8(ascii: "\""))
-                append(timestamp: value, to: &bytes)
-                bytes.append(UInt8(ascii: "\""))
+            try appendArray(values, of: TypeOID.timestamptz, to: &bytes) { value, bytes in
+                let isInfinite = value == .max || value == .min
+                append(
+                    bits: isInfinite ? value : value &- TimestampText.postgresEpoch,
+                    to: &bytes
+                )
             }
         }
         return true
@@ -117,12 +137,13 @@ extension PostgresValue {
 }
 
 extension PostgresValue {
-    /// - Throws: `PostgresError.encoding` where a text of it has a NUL: what `write` would throw.
+    /// - Throws: What `write` would throw.
     func check() throws(PostgresError) {
         switch self {
         case .text(let text), .uuid(let text): try refuseNUL(in: text)
-        case .textArray(let texts), .uuidArray(let texts):
-            for case let text? in texts { try refuseNUL(in: text) }
+        case .textArray(let texts): for case let text? in texts { try refuseNUL(in: text) }
+        case .uuidArray(let texts):
+            for case let text? in texts where uuidBytes(text) == nil { throw noUUID }
         default: break
         }
     }
@@ -134,7 +155,24 @@ private func refuseNUL(in text: String) throws(PostgresError) {
     }
 }
 
-private let hexDigits = Array("0123456789abcdef".utf8)
+private let noUUID = PostgresError(.encoding, "a uuid parameter is none")
+
+/// Both halves of a uuid, with its hyphens or without.
+private func uuidBytes(_ text: String) -> (high: UInt64, low: UInt64)? {
+    var (high, low, count): (UInt64, UInt64, Int) = (0, 0, 0)
+    for character in text.utf8 where character != UInt8(ascii: "-") {
+        let digit: UInt8
+        switch character {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = character - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = character - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = character - UInt8(ascii: "A") + 10
+        default: return nil
+        }
+        if count < 16 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
+        count += 1
+    }
+    return count == 32 ? (high, low) : nil
+}
 
 private func append(_ text: String, to bytes: inout [UInt8]) throws(PostgresError) {
     let start = bytes.count
@@ -162,61 +200,31 @@ private func append(timestamp: Int64, to bytes: inout [UInt8]) {
     bytes.append(contentsOf: TimestampText.write(timestamp).utf8)
 }
 
+private func append(bits: some FixedWidthInteger, to bytes: inout [UInt8]) {
+    unsafe withUnsafeBytes(of: bits.bigEndian) { unsafe bytes.append(contentsOf: $0) }
+}
+
+/// One dimension, counted from 1; each element behind its length.
 private func appendArray<Element>(
     _ values: [Element?],
+    of type: UInt32,
     to bytes: inout [UInt8],
     _ element: (Element, inout [UInt8]) throws(PostgresError) -> Void
 ) throws(PostgresError) {
-    bytes.append(UInt8(ascii: "{"))
-    var isFirst = true
+    append(bits: Int32(values.isEmpty ? 0 : 1), to: &bytes)
+    append(bits: Int32(values.contains { $0 == nil } ? 1 : 0), to: &bytes)
+    append(bits: type, to: &bytes)
+    guard !values.isEmpty else { return }
+    append(bits: Int32(clamping: values.count), to: &bytes)
+    append(bits: Int32(1), to: &bytes)
     for value in values {
-        if !isFirst { bytes.append(UInt8(ascii: ",")) }
-        isFirst = false
-        if let value {
-            try element(value, &bytes)
-        } else {
-            bytes.append(contentsOf: "NULL".utf8)
-        }
-    }
-    bytes.append(UInt8(ascii: "}"))
-}
-
-private func appendQuoted(_ text: String, to bytes: inout [UInt8]) throws(PostgresError) {
-    bytes.append(UInt8(ascii: "\""))
-    let start = bytes.count
-    bytes.append(contentsOf: text.utf8)
-    try escape(from: start, in: &bytes)
-    bytes.append(UInt8(ascii: "\""))
-}
-
-/// Makes what was appended the inside of a quoted element. It is copied whole, looked over once, and moved
-/// from its end on where something in it needs a backslash: JSON in an array is most of what is encoded.
-private func escape(from start: Int, in bytes: inout [UInt8]) throws(PostgresError) {
-    let end = bytes.count
-    var (special, hasNUL) = (0, false)
-    unsafe bytes.withUnsafeBufferPointer { bytes in
-        for index in start..<end {
-            let byte = unsafe bytes[index]
-            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { special += 1 }
-            if byte == 0 { hasNUL = true }
-        }
-    }
-    guard !hasNUL else {
-        throw PostgresError(.encoding, "a text parameter holds a NUL character")
-    }
-    guard special > 0 else { return }
-    bytes.append(contentsOf: repeatElement(0, count: special))
-    unsafe bytes.withUnsafeMutableBufferPointer { bytes in
-        var (from, to) = (end, end + special)
-        while from < to {
-            from -= 1
-            to -= 1
-            let byte = unsafe bytes[from]
-            unsafe bytes[to] = byte
-            if byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-                to -= 1
-                unsafe bytes[to] = UInt8(ascii: "\\")
-            }
+        let start = bytes.count
+        append(bits: Int32(-1), to: &bytes)
+        guard let value else { continue }
+        try element(value, &bytes)
+        let length = UInt32(clamping: bytes.count - start - 4)
+        for place in 0..<4 {
+            bytes[start + place] = UInt8(truncatingIfNeeded: length >> (24 - 8 * UInt32(place)))
         }
     }
 }

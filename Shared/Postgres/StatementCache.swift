@@ -2,6 +2,8 @@
 struct StatementCache {
     private struct Entry {
         let name: String
+        /// Those of its parameters; 0: as the statement says.
+        let types: [UInt32]
         var isPrepared = false
         var columns: ColumnSet?
         var lastUse: Int
@@ -22,13 +24,21 @@ struct StatementCache {
 
     var count: Int { entries.count }
 
-    mutating func use(_ sql: String) -> Lookup {
+    /// - Parameters:
+    ///   - sql: The statement.
+    ///   - types: What its parameters are this time. Where one is an array that came as null before, the
+    ///     statement is prepared again.
+    /// - Returns: The name to run it by, and whether that has to be prepared.
+    mutating func use(_ sql: String, _ types: [UInt32] = []) -> Lookup {
         clock += 1
-        if let index = entries.index(forKey: sql) {
-            entries.values[index].lastUse = clock
-            return .known(name: entries.values[index].name)
-        }
         var evicted: [String] = []
+        if let index = entries.index(forKey: sql) {
+            if zip(entries.values[index].types, types).allSatisfy({ $1 == 0 || $0 == $1 }) {
+                entries.values[index].lastUse = clock
+                return .known(name: entries.values[index].name)
+            }
+            if let name = forget(sql) { evicted.append(name) }
+        }
         while entries.count >= limit,
             // One on its way cannot be deallocated: it may yet fail.
             let oldest = entries.filter({ $0.value.isPrepared })
@@ -39,7 +49,7 @@ struct StatementCache {
         }
         names += 1
         let name = "s\(names)"
-        entries[sql] = Entry(name: name, lastUse: clock)
+        entries[sql] = Entry(name: name, types: types, lastUse: clock)
         return .new(name: name, evicted: evicted)
     }
 

@@ -162,6 +162,19 @@ struct StatementCacheTests {
         #expect(cache.count == 2)
     }
 
+    @Test(
+        "An array that came as null before has a type of its own: its statement is prepared again"
+    )
+    func types() {
+        var cache = StatementCache(limit: 2)
+        #expect(cache.use("a", [0, 0]) == .new(name: "s1", evicted: []))
+        cache.prepared("a")
+        #expect(cache.use("a", [0, 1016]) == .new(name: "s2", evicted: ["s1"]))
+        cache.prepared("a")
+        #expect(cache.use("a", [0, 0]) == .known(name: "s2"), "null is of every type")
+        #expect(cache.use("a", [0, 1016]) == .known(name: "s2"))
+    }
+
     @Test("One whose Parse is still on its way is not evicted: it may yet fail")
     func keepsUnprepared() {
         var cache = StatementCache(limit: 1)

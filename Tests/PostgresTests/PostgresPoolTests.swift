@@ -42,6 +42,74 @@ struct PostgresPoolTests {
         }
     }
 
+    @Test(
+        "Arrays of every kind come back as they went, nulls among them, and are cast to what is wanted"
+    )
+    func arrays() async throws {
+        try await TestPool.with { test in
+            let uuid = "6f1d3c6e-0000-8000-8000-0123456789ab"
+            let row = try await test.pool.execute(
+                """
+                SELECT $1::bool[]::text AS bools, $2::uuid[]::text AS uuids, $3::timestamptz[]::text AS times,
+                    $4::float8[]::text AS doubles, $5::json[]::text AS json, $6::jsonb[]::text AS jsonb,
+                    $7::smallint[]::text AS shorts, $8::date[]::text AS days, $9::bigint[]::text AS longs
+                """,
+                [
+                    .booleanArray([true, nil]), .uuidArray([uuid, nil]),
+                    .timestampArray([0, nil, .max, .min]), .doubleArray([0.5, nil, -.infinity]),
+                    .jsonArray([["a": "\"\\"], nil]), .jsonArray([["b": 1], nil]),
+                    .integerArray([1, nil, -2]), .textArray(["2026-11-26", nil]),
+                    .integerArray([.min, .max]),
+                ]
+            ).first
+            let found = try #require(row)
+            #expect(try found.text("bools") == "{t,NULL}")
+            #expect(try found.text("uuids") == "{\(uuid),NULL}")
+            #expect(
+                try found.text("times")
+                    == #"{"1970-01-01 00:00:00+00",NULL,infinity,-infinity}"#
+            )
+            #expect(try found.text("doubles") == "{0.5,NULL,-Infinity}")
+            #expect(try found.text("json") == #"{"{\"a\":\"\\\"\\\\\"}",NULL}"#)
+            #expect(try found.text("jsonb") == #"{"{\"b\": 1}",NULL}"#)
+            #expect(try found.text("shorts") == "{1,NULL,-2}")
+            #expect(try found.text("days") == "{2026-11-26,NULL}")
+            #expect(
+                try found.text("longs") == "{-9223372036854775808,9223372036854775807}"
+            )
+        }
+    }
+
+    @Test(
+        "An array may be null at one time and not at another, and numbers fit any integer's array"
+    )
+    func nullArrays() async throws {
+        try await TestPool.with { test in
+            for _ in 0..<2 {
+                for value in [PostgresValue.null, .integerArray([7])] {
+                    let row = try await test.pool.execute(
+                        "SELECT coalesce(($1::smallint[])[1], 0) AS n",
+                        [value]
+                    ).first
+                    #expect(try row?.integer("n") == (value == .null ? 0 : 7))
+                }
+            }
+        }
+    }
+
+    @Test("Several statements are answered in their order; the first error is told")
+    func several() async throws {
+        try await TestPool.with { test in
+            let results = try await test.pool.execute((0..<3).map { ("SELECT \($0) AS n", []) })
+            #expect(try results.map { try $0.rows[0].integer("n") } == [0, 1, 2])
+            let error = await #expect(throws: PostgresError.self) {
+                _ = try await test.pool.execute([("SELECT 1", []), ("SELECT 1 / 0", [])])
+            }
+            #expect(error?.sqlState == "22012")
+            #expect(try await test.pool.execute([]).isEmpty)
+        }
+    }
+
     @Test("unnest takes arrays, and the count of what changed comes back")
     func unnest() async throws {
         try await TestPool.with { test in

@@ -17,13 +17,50 @@ struct PostgresValueTests {
         #expect(try text(.integer(.min)) == "-9223372036854775808")
         #expect(try text(.double(-.infinity)) == "-Infinity")
         #expect(try text(.json(["a": [1, .null]])) == #"{"a":[1,null]}"#)
+    }
+
+    @Test("An array is written in the binary form of its type")
+    func arrays() throws {
+        func bytes(_ value: PostgresValue) throws -> [UInt8] {
+            var bytes: [UInt8] = []
+            #expect(try value.write(into: &bytes) && value.isBinary)
+            return bytes
+        }
+        #expect(try bytes(.integerArray([])) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20])
         #expect(
-            try text(.textArray(["a", nil, "", "b\"c\\d", "NULL"]))
-                == #"{"a",NULL,"","b\"c\\d","NULL"}"#
+            try bytes(.textArray(["ab", nil, ""])) == [
+                0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 25, 0, 0, 0, 3, 0, 0, 0, 1,
+                0, 0, 0, 2, 97, 98, 255, 255, 255, 255, 0, 0, 0, 0,
+            ]
         )
-        #expect(try text(.integerArray([1, nil, -3])) == "{1,NULL,-3}")
-        #expect(try text(.bytesArray([[0, 0xAB], nil, []])) == #"{"\\x00ab",NULL,"\\x"}"#)
-        #expect(try text(.integerArray([])) == "{}")
+        #expect(
+            try bytes(.integerArray([-2])).suffix(12)
+                == [0, 0, 0, 8, 255, 255, 255, 255, 255, 255, 255, 254]
+        )
+        let uuid = "6f1d3c6e-0000-8000-8000-0123456789AB"
+        #expect(
+            try bytes(.uuidArray([uuid])).suffix(16) == [
+                0x6f, 0x1d, 0x3c, 0x6e, 0, 0, 0x80, 0, 0x80, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xab,
+            ]
+        )
+        #expect(try bytes(.booleanArray([true, false])).suffix(6) == [1, 0, 0, 0, 1, 0])
+        #expect(
+            try bytes(.timestampArray([.max])).suffix(8) == [127] + Array(repeating: 255, count: 7)
+        )
+        #expect(
+            try bytes(.timestampArray([TimestampText.postgresEpoch])).suffix(8)
+                == Array(repeating: 0, count: 8)
+        )
+    }
+
+    @Test(
+        "What is no uuid is refused before anything is sent",
+        arguments: ["", "no", "6f1d3c6e-0000"]
+    )
+    func refusesNoUUID(_ text: String) {
+        let value = PostgresValue.uuidArray([text])
+        #expect(throws: PostgresError.self) { try value.check() }
+        #expect(throws: PostgresError.self) { try self.text(value) }
     }
 
     @Test("A NUL, which Postgres cannot hold, is refused and never cuts a text short")
