@@ -35,7 +35,7 @@ struct DispatcherGround {
         )
         connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
         var storage = configuration.database
-        storage.connections = 14
+        storage.connections = 11
         storage.applicationName = connectionsName
         // Below the lease, so that the locks of a replica that is stopped end before it does.
         storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)

@@ -80,6 +80,7 @@ struct DispatcherWork {
             engine: engine,
             topics: configuration.topics,
             hold: configuration.hold,
+            retention: configuration.retention,
             runtime: runtime
         ) { bells.ringForPlanning() }
     }

@@ -46,7 +46,12 @@ package import Postgres
 
 /// One loop's door to the database.
 package final class PushDatabase: Sendable {
+    /// Of the fast path's own: look-ups share one, the others write.
+    private static let singlesConnections = 3
+
     let database: Database
+    /// The fast path's. They are made when it first asks.
+    private let singles: Database
     private let zoneNames = ZoneNames()
     private let saves: InstallationSaves
     private let fieldTypes = FieldTypes()
@@ -69,6 +74,16 @@ package final class PushDatabase: Sendable {
     ) {
         self.log = log
         database = Database(configuration, keys: keys, on: loop, log: log, metrics: metrics)
+        var ofSingles = configuration
+        ofSingles.connections = Self.singlesConnections
+        singles = Database(
+            ofSingles,
+            keys: keys,
+            settings: IndexPlan.ofConnections,
+            on: loop,
+            log: log,
+            metrics: metrics
+        )
         saves = InstallationSaves(database, fieldTypes, on: loop)
     }
 
@@ -91,7 +106,7 @@ package final class PushDatabase: Sendable {
     package var schedules: ScheduleStore {
         ScheduleStore(database: database, zoneNames: zoneNames)
     }
-    package var fewDevices: FewDevicesStore { FewDevicesStore(database: database) }
+    package var fewDevices: FewDevicesStore { FewDevicesStore(database: singles) }
     package var due: DueStore { DueStore(database: database) }
     package var recording: RecordingStore { RecordingStore(database: database) }
     package var deliveries: DeliveryStore { DeliveryStore(database: database) }
@@ -131,6 +146,7 @@ package final class PushDatabase: Sendable {
     package func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.database.pool.run() }
+            group.addTask { try await self.singles.pool.run(isEager: false) }
             group.addTask { try await self.watchSchema() }
             defer { group.cancelAll() }
             // The first to end ends both: the pool on cancellation, the watch on a schema too new.
@@ -143,7 +159,8 @@ package final class PushDatabase: Sendable {
 
     /// Why the database cannot be used now; `nil` when it can.
     package func notReadyReason() -> String? {
-        database.pool.notReadyReason() ?? schemaWatch.notReadyReason
+        database.pool.notReadyReason() ?? singles.pool.notWritableReason()
+            ?? schemaWatch.notReadyReason
     }
 
     /// Waits until the schema can be used. Ends early only by cancellation.
@@ -156,6 +173,7 @@ package final class PushDatabase: Sendable {
     /// Ends the pool without `run`: for commands and tests.
     package func close() async {
         await database.pool.close()
+        await singles.pool.close()
     }
 
     private func watchSchema() async throws {

@@ -82,7 +82,7 @@ extension EventIntake {
         var pause = Pause()
         while true {
             do {
-                let found = try await database.fewDevices.lookUp(events.map(\.push))
+                let found = try await database.fewDevices.lookUp(events.map(\.push), retention)
                 isWell()
                 return found
             } catch let error as StorageError

@@ -52,6 +52,8 @@ actor EventIntake: ServicePart {
     private let gate = PlannerGate(planners)
     /// `DISPATCH_HOLD`.
     let hold: Duration
+    /// For how long events are known.
+    let retention: Retention
     let plannedDeliveries: Counter
     private let onPlanning: @Sendable () -> Void
 
@@ -65,6 +67,7 @@ actor EventIntake: ServicePart {
         engine: DeliveryEngine,
         topics: KafkaTopics,
         hold: Duration,
+        retention: Retention,
         runtime: ServiceRuntime,
         onPlanning: @escaping @Sendable () -> Void
     ) {
@@ -77,6 +80,7 @@ actor EventIntake: ServicePart {
         self.engine = engine
         self.topics = topics
         self.hold = hold
+        self.retention = retention
         self.onPlanning = onPlanning
         log = runtime.log
         deadLetters = DeadLetterWriter(

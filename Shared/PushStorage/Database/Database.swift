@@ -46,6 +46,7 @@ final class Database: Sendable {
     init(
         _ configuration: DatabaseConfiguration,
         keys: KeyRing?,
+        settings: [(name: String, value: String)] = [],
         on loop: PostgresLoop,
         log: Log,
         metrics: Metrics?
@@ -58,6 +59,7 @@ final class Database: Sendable {
                 connections: configuration.connections,
                 applicationName: configuration.applicationName,
                 idleTransactionTimeout: configuration.idleTransactionTimeout,
+                settings: settings,
                 searchPath: configuration.searchPath
             ),
             on: loop,
@@ -67,8 +69,15 @@ final class Database: Sendable {
     }
 
     func execute(_ sql: String, _ parameters: [PostgresValue] = []) async throws -> PostgresResult {
+        try await execute([(sql, parameters)])[0]
+    }
+
+    /// Statements in one round trip, in their order; none is a part of another's transaction.
+    func execute(
+        _ statements: [(sql: String, parameters: [PostgresValue])]
+    ) async throws -> [PostgresResult] {
         do {
-            return try await pool.execute(sql, parameters)
+            return try await pool.execute(statements)
         } catch let error as PostgresError {
             throw StorageError(error)
         }

@@ -7,6 +7,7 @@ import Postgres
 enum ErasedNames {
     /// How far ahead of Postgres' clock a service's may be that says when something was done.
     static let clockDifference = "interval '1 second'"
+    static let clockDifferenceMicroseconds: Int64 = 1_000_000
     /// Longer than a service keeps its audit in memory, and than Kafka keeps what devices have sent, where
     /// it does not keep that for longer than its own default of a week.
     static let kept = Duration.seconds(15 * 86_400)

@@ -1,7 +1,8 @@
 import Postgres
 import PushCore
 
-/// A table that is partitioned by day: what is over is dropped with its day.
+/// A table that is partitioned by days: what is over is dropped with its partition. Each is named by its last
+/// day: a version before, whose partitions have one day, drops none too early.
 enum DayTable: String, CaseIterable {
     case deliveries
     case eventPushes = "event_pushes"
@@ -13,6 +14,14 @@ enum DayTable: String, CaseIterable {
         case .deliveries, .deliveryChunks: retention.deliveryDays
         // An event is known by its row.
         case .eventPushes: max(retention.deliveryDays, retention.eventKeyDays)
+        }
+    }
+
+    /// How many days a partition has: whether an event is known is asked in each.
+    func daysTogether(_ retention: Retention) -> Int {
+        switch self {
+        case .deliveries, .deliveryChunks: 1
+        case .eventPushes: min(7, days(retention))
         }
     }
 
@@ -60,7 +69,9 @@ extension Maintenance {
         for table in DayTable.allCases {
             for offset in -1...Self.daysAhead {
                 let day = now.adding(milliseconds: Int64(offset) * 86_400_000)
-                if try await createPartition(of: table, for: day) { report.partitionsCreated += 1 }
+                if try await createPartition(of: table, for: day, retention) {
+                    report.partitionsCreated += 1
+                }
             }
             for name in try await oldPartitions(of: table, now: now, retention) {
                 if try await dropPartition(name, of: table) { report.partitionsDropped += 1 }
@@ -68,29 +79,44 @@ extension Maintenance {
         }
     }
 
+    /// Makes the partition that begins with a day, where none has it.
+    ///
     /// - Returns: Whether this call made it.
-    private func createPartition(of table: DayTable, for time: Instant) async throws -> Bool {
+    private func createPartition(
+        of table: DayTable,
+        for time: Instant,
+        _ retention: Retention
+    ) async throws -> Bool {
         let day = time.day
-        let next = time.adding(milliseconds: 86_400_000).day
-        let name = table.partition(of: time)
         return try await locked { transaction in
-            let known = try await transaction.execute(
-                "SELECT to_regclass($1) IS NOT NULL AS known",
-                [.text(name)]
-            )
-            guard try known.first?.boolean("known") != true else { return false }
-            // A day that has rows in the default partition stays there: moving them would lock
-            // what is being sent.
-            let strays = try await transaction.execute(
-                "SELECT EXISTS (SELECT FROM \(table.rawValue)_default WHERE day = $1) AS strays",
-                [.text(day)]
-            )
-            guard try strays.first?.boolean("strays") != true else { return false }
+            // It ends where the next one begins, or before a day that has rows in the default partition:
+            // those stay there, as moving them would lock what is being sent.
+            let row = try await transaction.execute(
+                """
+                WITH other AS (
+                    SELECT bound[1]::date AS first, bound[2]::date AS next
+                    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                        CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid),
+                            'FROM \\(''(.+)''\\) TO \\(''(.+)''\\)') AS m(bound)
+                    WHERE i.inhparent = '\(table.rawValue)'::regclass AND bound IS NOT NULL
+                ), made AS (
+                    SELECT least($1::date + $2::integer,
+                        (SELECT min(first) FROM other WHERE next > $1::date),
+                        (SELECT min(day) FROM \(table.rawValue)_default WHERE day >= $1::date)) AS next
+                )
+                SELECT next::text AS next, to_char(next - 1, 'YYYYMMDD') AS last,
+                    next > $1::date AS is_free
+                FROM made
+                """,
+                [.text(day), .integer(table.daysTogether(retention))]
+            ).first
+            guard let row, try row.boolean("is_free") else { return false }
+            let name = "\(table.rawValue)_\(try row.text("last"))"
             for statement in [
                 "CREATE TABLE \(name) (LIKE \(table.rawValue) INCLUDING ALL)",
                 """
                 ALTER TABLE \(table.rawValue) ATTACH PARTITION \(name)
-                    FOR VALUES FROM ('\(day)') TO ('\(next)')
+                    FOR VALUES FROM ('\(day)') TO ('\(try row.text("next"))')
                 """,
             ] {
                 try await transaction.script(statement)

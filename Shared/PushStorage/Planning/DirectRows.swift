@@ -82,14 +82,14 @@ enum DirectRows {
     }
 
     /// The names `w`, each with its push `p`.
-    static let named = """
+    private static let named = """
         unnest($1::uuid[], $2::text[], $4::text[]) AS w(push_id, name, template)
         JOIN pushes p ON p.id = w.push_id
         """
 
     /// The rows themselves, for `columns` and `last_reason`. `$1` to `$4`: the pushes, the names, the
     /// owner, and what the pushes have placeholders for.
-    static func byInstallation(_ times: RowTimes, of named: String = named) -> String {
+    private static func byInstallation(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
             CASE WHEN i.reachable THEN NULL
@@ -121,7 +121,7 @@ enum DirectRows {
     }
 
     /// The rows themselves, for `columns`.
-    static func byIdentity(_ times: RowTimes, of named: String = named) -> String {
+    private static func byIdentity(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint
         FROM \(named)
@@ -153,7 +153,9 @@ enum DirectRows {
     }
 
     /// Those of `byToken`, the first five.
-    static func parameters(of tokens: [DirectAudience.Token], owner: Int?) -> [PostgresValue] {
+    private static func parameters(of tokens: [DirectAudience.Token], owner: Int?)
+        -> [PostgresValue]
+    {
         [
             .uuidArray(tokens.map(\.pushID)),
             .textArray(tokens.map(\.token.platform.rawValue)),
@@ -163,14 +165,14 @@ enum DirectRows {
     }
 
     /// The tokens `w`, each with its push `p`.
-    static let tokens = """
+    private static let tokens = """
         unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
             WITH ORDINALITY AS w(push_id, provider, token, environment, place)
         JOIN pushes p ON p.id = w.push_id
         """
 
     /// The rows of tokens, for `columns`.
-    static func byToken(_ times: RowTimes, of tokens: String = tokens) -> String {
+    private static func byToken(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))
             (p.created_at AT TIME ZONE 'UTC')::date, p.id,

@@ -1,208 +1,289 @@
+import Cryptography
+import JSON
 import Postgres
 import PushCore
 
-/// Pushes that name few devices (`NewPush.isForFewDevices`): looked up in one transaction for the batch,
+/// Pushes that name few devices (`NewPush.isForFewDevices`): looked up in one round trip for the batch,
 /// sent, and written down as they ended, in one transaction for the batch (`FewDevicesStore+Writing`).
 ///
 /// Between the two nothing of a push is in Postgres, but for the row of one that HTTP accepted. Who writes
 /// locks its id, and looks once more whether it is known.
 package struct FewDevicesStore: Sendable {
+    /// Its connections plan as `IndexPlan` says.
     let database: Database
 
     /// Which pushes are new, and whom they go to.
     ///
-    /// - Parameter pushes: Each `isForFewDevices`, and each once.
+    /// - Parameters:
+    ///   - pushes: Each `isForFewDevices`, and each once.
+    ///   - retention: For how long an event is known.
     /// - Returns: What was found, in their order.
     /// - Throws: `StorageError`.
-    package func lookUp(_ pushes: [NewPush]) async throws -> [LookedUpPush] {
+    package func lookUp(
+        _ pushes: [NewPush],
+        _ retention: Retention = Retention()
+    ) async throws -> [LookedUpPush] {
         guard !pushes.isEmpty else { return [] }
-        let first: [(String, [PostgresValue])] = [
-            (IndexPlan.sql, []), (Self.knownSQL, [.uuidArray(pushes.map(\.id))]),
-        ]
-        guard pushes.contains(where: \.namesIdentities) else {
-            // Whom they go to is asked before it is said which of them are new: it takes one round trip.
-            let results = try await database.transaction(
-                of: first + Self.audience(of: pushes, MemberCounts(counts: [:]))
-            )
-            return try KnownPushes(results[1]).found(
-                pushes,
-                few: Set(pushes.map(\.id)),
-                try Self.deliveries(results.dropFirst(first.count))
-            )
-        }
-        return try await database.transaction { transaction in
-            let known = try KnownPushes(try await transaction.pipeline(first)[1])
-            let fresh = pushes.filter { known.hasRow[$0.id] != nil }
-            let members = try await MemberCounts.count(
-                of: fresh,
-                upTo: NewPush.fewDevices,
-                transaction
-            )
-            let few = fresh.filter { members.counts[$0.id] ?? 0 <= NewPush.fewDevices }
-            return known.found(
-                pushes,
-                few: Set(few.map(\.id)),
-                try Self.deliveries(
-                    await transaction.pipeline(Self.audience(of: few, members))[...]
-                )
-            )
-        }
-    }
-
-    // One that HTTP accepted waits for its record, as long as nobody has planned or cancelled it.
-    private static let knownSQL = """
-        SELECT i.id, now() AS now, p.id IS NOT NULL AS has_row,
-            EXISTS (SELECT FROM event_pushes e WHERE e.id = i.id)
-                OR p.id IS NOT NULL AND NOT (p.status = \(PushStatus.queued.sql)
-                    AND p.planned_until IS NULL AND p.release_at IS NULL) AS is_known
-        FROM unnest($1::uuid[]) AS i(id) LEFT JOIN pushes p ON p.id = i.id
-        """
-
-    /// The statements that say whom pushes go to.
-    private static func audience(
-        of pushes: [NewPush],
-        _ members: MemberCounts
-    ) -> [(String, [PostgresValue])] {
-        let audience = DirectAudience(pushes, members)
-        let byID = Dictionary(pushes.map { ($0.id, $0) }) { first, _ in first }
-        var statements: [(String, [PostgresValue])] = []
-        let (installations, identities) = (audience.installations, audience.identities)
-        if !installations.isEmpty {
-            let sql = DirectRows.byInstallation(times(), of: named)
-            statements.append(
-                (select(sql, DirectRows.columns + ", last_reason"), parameters(installations, byID))
-            )
-        }
-        if !identities.isEmpty {
-            let sql = DirectRows.byIdentity(times(), of: named)
-            statements.append((select(sql, DirectRows.columns), parameters(identities, byID)))
-        }
-        if !audience.tokens.isEmpty {
-            let sql = DirectRows.byToken(times(), of: tokens)
-            let parameters = DirectRows.parameters(of: audience.tokens, owner: nil)
-            statements.append(
-                (
-                    select(sql, DirectRows.columns),
-                    parameters + pushColumns(audience.tokens.map(\.pushID), byID)
-                )
-            )
-        }
-        return statements
-    }
-
-    /// By push.
-    private static func deliveries(
-        _ results: ArraySlice<PostgresResult>
-    ) throws -> [String: [Delivery]] {
-        var found: [String: [Delivery]] = [:]
-        for result in results {
-            for row in result.rows {
-                let delivery = try Delivery.read(row)
-                found[delivery.pushID, default: []].append(delivery)
+        let lookBack = Int64(DayTable.eventPushes.days(retention))
+        let audience = NamedDevices(pushes)
+        var day = Instant.now()
+        while true {
+            let days = EventDays(from: day, back: lookBack, to: day)
+            let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
+            let results = try await database.execute([known] + audience.statements)
+            let found = try KnownEvents(results[0])
+            // The days are Postgres', not this machine's.
+            guard found.now.day == day.day else {
+                day = found.now
+                continue
             }
+            return try audience.deliveries(results.dropFirst(), of: pushes, at: found.now)
+                .enumerated()
+                .map { place, deliveries in
+                    let isKnown = found.isKnown[pushes[place].id]
+                    if isKnown == true { return .known }
+                    guard deliveries.count <= NewPush.fewDevices else { return .many }
+                    return .new(deliveries, at: found.now, hasRow: isKnown != nil)
+                }
         }
-        return found
     }
 
-    // Each name comes with its push, as its columns: a table of the pushes would be joined to the names by
-    // reading it once for each, as `IndexPlan` leaves no other way.
-    private static let named = """
-        unnest($1::uuid[], $2::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[])
-            AS w(push_id, name, template, app, push_environment, push_expires_at)
-        \(push)
+    // One that HTTP accepted waits for its record, as long as nobody has planned or cancelled it. The time
+    // comes first: whom they go to is asked after it, and an erasure in between is seen by whoever writes.
+    private static func knownSQL(_ days: EventDays) -> String {
         """
-    private static let tokens = """
-        unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $6::text[], $7::text[], $8::timestamptz[])
-            WITH ORDINALITY AS w(push_id, provider, token, environment, app, push_environment,
-                push_expires_at, place)
-        \(push)
+        SELECT now() AS now, NULL::uuid AS id, NULL::boolean AS is_known
+        UNION ALL
+        SELECT now(), e.id, true FROM event_pushes e
+        WHERE e.id = ANY ($1::uuid[]) AND \(days.sql(of: "e"))
+        UNION ALL
+        SELECT now(), p.id, NOT (p.status = \(PushStatus.queued.sql)
+            AND p.planned_until IS NULL AND p.release_at IS NULL)
+        FROM pushes p WHERE p.id = ANY ($1::uuid[])
         """
-    private static let push = """
-        CROSS JOIN LATERAL (
-            SELECT w.push_id AS id, w.app, w.push_environment AS environment,
-                w.push_expires_at AS expires_at, date_trunc('milliseconds', now()) AS created_at,
-                now() AS planned_until, 0 AS lane) p
-        """
-
-    /// No push here waits for a time.
-    private static func times() -> RowTimes {
-        var nothing: [PostgresValue] = []
-        return RowTimes(nil, zone: "NULL::text", &nothing)
-    }
-
-    private static func parameters(
-        _ names: [DirectAudience.Named],
-        _ pushes: [String: NewPush]
-    ) -> [PostgresValue] {
-        [
-            .uuidArray(names.map(\.pushID)), .textArray(names.map(\.name)), .null,
-            .textArray(names.map(\.templateFields)),
-        ] + pushColumns(names.map(\.pushID), pushes)
-    }
-
-    private static func pushColumns(
-        _ ids: [String],
-        _ pushes: [String: NewPush]
-    ) -> [PostgresValue] {
-        [
-            .textArray(ids.map { pushes[$0]?.app }),
-            .textArray(ids.map { pushes[$0]?.request.environment.rawValue }),
-            .timestampArray(ids.map { pushes[$0]?.expiresAt?.microseconds }),
-        ]
-    }
-
-    /// The rows that `DirectRows` would write, of pushes that have none.
-    private static func select(_ rows: String, _ columns: String) -> String {
-        let reason =
-            columns.hasSuffix("last_reason") ? "d.last_reason" : "NULL::text AS last_reason"
-        return """
-            SELECT d.day::text AS day, d.push_id, d.target, d.app, d.installation_id, d.provider,
-                d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, d.lane,
-                0 AS attempts, 0 AS unanswered, d.expires_at, d.created_at, \(reason),
-                d.template_values, NULL::integer AS badge
-            FROM (\(rows)) AS d(\(columns))
-            """
     }
 }
 
-/// Which of some pushes are new.
-private struct KnownPushes {
-    /// Of those that are new, whether HTTP accepted them.
-    private(set) var hasRow: [String: Bool] = [:]
+/// Days of `event_pushes` that a statement reads. They stand in its text: so its plan names their partitions
+/// alone, of a parameter it would lock and open them all. The text changes once a day.
+struct EventDays {
+    private static let length: Int64 = 86_400_000
+    private let first: String
+    private let last: String
+
+    /// From so many days before a moment to the day after another.
+    init(from start: Instant, back: Int64, to end: Instant) {
+        first = start.adding(milliseconds: -back * Self.length).day
+        last = end.adding(milliseconds: Self.length).day
+    }
+
+    /// - Returns: A condition of a row of the table.
+    func sql(of row: String) -> String {
+        "\(row).day >= '\(first)' AND \(row).day <= '\(last)'"
+    }
+}
+
+/// Which of some pushes are there.
+private struct KnownEvents {
+    /// By push: false where HTTP accepted it, and nothing else was done.
+    private(set) var isKnown: [String: Bool] = [:]
     /// Postgres' time.
-    private var now = Instant(milliseconds: 0)
+    private(set) var now = Instant(milliseconds: 0)
 
     /// - Parameter result: `FewDevicesStore.knownSQL`'s.
     /// - Throws: `PostgresError` where a column is missing or of another type.
     init(_ result: PostgresResult) throws {
         for row in result.rows {
             now = try row.instant("now")
-            if try row.boolean("is_known") { continue }
-            hasRow[try row.uuid("id")] = try row.boolean("has_row")
-        }
-    }
-
-    /// - Parameters:
-    ///   - pushes: All that were asked for.
-    ///   - few: Those of them that are not too many.
-    ///   - deliveries: Theirs.
-    /// - Returns: What was found, in their order.
-    func found(
-        _ pushes: [NewPush],
-        few: Set<String>,
-        _ deliveries: [String: [Delivery]]
-    ) -> [LookedUpPush] {
-        pushes.map { push in
-            guard let hasRow = hasRow[push.id] else { return .known }
-            guard few.contains(push.id) else { return .many }
-            return .new(deliveries[push.id] ?? [], at: now, hasRow: hasRow)
+            guard let id = try row.uuidOrNil("id") else { continue }
+            isKnown[id] = try row.boolean("is_known") || isKnown[id] ?? false
         }
     }
 }
 
+/// What the pushes of a batch name, and the statements that find it.
+private struct NamedDevices {
+    private struct Names {
+        /// Where in the batch the push of each stands.
+        var places: [Int] = []
+        var apps: [String?] = []
+        var names: [String?] = []
+        var templates: [String?] = []
+
+        mutating func add(_ list: [String], of push: NewPush, at place: Int) {
+            let template = TemplateValues.joined(push.request)
+            for name in list {
+                places.append(place)
+                apps.append(push.app)
+                names.append(name)
+                templates.append(template)
+            }
+        }
+    }
+
+    private var installations = Names()
+    private var identities = Names()
+
+    init(_ pushes: [NewPush]) {
+        for (place, push) in pushes.enumerated() {
+            guard case .installations(let selectors) = push.request.audience,
+                !selectors.selectsNobody
+            else { continue }
+            installations.add(selectors.installations ?? [], of: push, at: place)
+            identities.add(selectors.identities ?? [], of: push, at: place)
+        }
+    }
+
+    var statements: [(sql: String, parameters: [PostgresValue])] {
+        [(installations, Self.byInstallation), (identities, Self.byIdentity)]
+            .filter { !$0.0.places.isEmpty }
+            .map { names, source in
+                var parameters: [PostgresValue] = [.textArray(names.apps), .textArray(names.names)]
+                let hasTemplates = names.templates.contains { $0 != nil }
+                if hasTemplates { parameters.append(.textArray(names.templates)) }
+                return (Self.select(from: source, hasTemplates: hasTemplates), parameters)
+            }
+    }
+
+    private static func select(from source: String, hasTemplates: Bool) -> String {
+        let values =
+            hasTemplates
+            ? TemplateValues.sql("string_to_array(w.template, ',')", of: "n") : "NULL::json"
+        return """
+            SELECT w.place, n.object_id, n.provider, n.environment, n.token, n.locale,
+                \(InstallationTopic.sql(of: "n")) AS apns_topic, n.valid, n.invalid_reason,
+                \(values) AS template_values
+            FROM unnest($1::text[], $2::text[]\(hasTemplates ? ", $3::text[]" : "")) WITH ORDINALITY
+                AS w(app, name\(hasTemplates ? ", template" : ""), place)
+            CROSS JOIN LATERAL (\(source)) n
+            WHERE n.provider IS NOT NULL
+            """
+    }
+
+    // By either of its ids. Left as it is, each of the two is looked for by its index.
+    private static let byInstallation = """
+        SELECT * FROM installations m WHERE m.app = w.app AND m.object_id = w.name
+        UNION ALL
+        SELECT * FROM installations m WHERE m.app = w.app AND m.installation_id = w.name
+        OFFSET 0
+        """
+
+    // One more than are few, which says that there are too many.
+    private static let byIdentity = """
+        SELECT * FROM installations m
+        WHERE m.app = w.app AND m.identity = w.name AND m.valid AND m.token IS NOT NULL
+        LIMIT \(NewPush.fewDevices + 1)
+        """
+
+    /// - Parameters:
+    ///   - results: Those of `statements`.
+    ///   - pushes: The batch.
+    ///   - now: When it was looked up: who came later is not in it.
+    /// - Returns: For each push its deliveries, each device once.
+    /// - Throws: `StorageError` of kind `corrupt`; `PostgresError`.
+    func deliveries(
+        _ results: ArraySlice<PostgresResult>,
+        of pushes: [NewPush],
+        at now: Instant
+    ) throws -> [[Delivery]] {
+        let day = now.day
+        var found = pushes.map { $0.deliveriesToTokens(at: now, day: day) }
+        let names = [installations, identities].filter { !$0.places.isEmpty }
+        for (names, result) in zip(names, results) {
+            for row in result.rows {
+                let place = names.places[try row.integer("place") - 1]
+                let delivery = try pushes[place].delivery(to: row, at: now, day: day)
+                if found[place].contains(where: { $0.target == delivery.target }) { continue }
+                found[place].append(delivery)
+            }
+        }
+        return found
+    }
+}
+
 extension NewPush {
-    fileprivate var namesIdentities: Bool {
-        guard case .installations(let selectors) = request.audience else { return false }
-        return selectors.identities != nil
+    fileprivate func deliveriesToTokens(at now: Instant, day: String) -> [Delivery] {
+        guard case .tokens(let tokens) = request.audience else { return [] }
+        var seen: Set<String> = []
+        return tokens.compactMap { token in
+            let target = Hex.encode(sha256(Array(token.token.utf8)))
+            guard seen.insert(target).inserted else { return nil }
+            return delivery(
+                DeliveryKey(day: day, pushID: id, target: target),
+                DeviceTarget(
+                    provider: token.platform,
+                    token: token.token,
+                    environment: environment(token.environment, at: token.platform),
+                    environmentIsExplicit: token.environment != .none
+                ),
+                at: now
+            )
+        }
+    }
+
+    /// Who names an installation is told of it: one that cannot be sent to gets a delivery without a token,
+    /// which is suppressed for the reason.
+    fileprivate func delivery(
+        to row: PostgresRow,
+        at now: Instant,
+        day: String
+    ) throws -> Delivery {
+        let name = try row.text("provider")
+        guard let provider = Platform(rawValue: name) else {
+            throw StorageError(.corrupt, "an installation is of the unknown provider \(name)")
+        }
+        let installation = try row.text("object_id")
+        let own = PushEnvironment(rawValue: try row.text("environment")) ?? .none
+        let isValid = try row.boolean("valid")
+        let token = isValid ? try row.textOrNil("token") : nil
+        var delivery = delivery(
+            DeliveryKey(day: day, pushID: id, target: installation),
+            DeviceTarget(
+                provider: provider,
+                token: token ?? "",
+                environment: environment(own, at: provider),
+                environmentIsExplicit: own != .none
+            ),
+            at: now
+        )
+        delivery.installationID = installation
+        delivery.locale = try row.textOrNil("locale")
+        delivery.apnsTopic = try row.textOrNil("apns_topic")
+        delivery.values = try row.jsonOrNil("template_values")?.object
+        if !isValid {
+            let why = try row.textOrNil("invalid_reason").map { ": \($0)" } ?? ""
+            delivery.suppression = "the installation is invalid" + why
+        } else if token == nil {
+            delivery.suppression = "the installation has no device token"
+        }
+        return delivery
+    }
+
+    /// Where a device does not name its APNs environment, the push's `prod` decides.
+    private func environment(_ own: PushEnvironment, at provider: Platform) -> PushEnvironment {
+        own == .none && provider == .apns ? request.environment : own
+    }
+
+    private func delivery(
+        _ key: DeliveryKey,
+        _ device: DeviceTarget,
+        at now: Instant
+    ) -> Delivery {
+        Delivery(
+            key: key,
+            app: app,
+            installationID: nil,
+            device: device,
+            locale: nil,
+            apnsTopic: nil,
+            lane: 0,
+            attempts: 0,
+            unanswered: 0,
+            expiresAt: expiresAt,
+            createdAt: now,
+            suppression: device.token.isEmpty ? "no token" : nil,
+            values: nil,
+            badge: nil
+        )
     }
 }

@@ -35,10 +35,9 @@ struct MemberCounts {
 }
 
 extension MemberCounts {
-    /// Counts the devices behind the identities of pushes, each up to one beyond `most`.
+    /// Counts the devices behind the identities of pushes, each up to one beyond `limit`.
     static func count(
         of pushes: [NewPush],
-        upTo most: Int = limit,
         _ transaction: PostgresTransaction
     ) async throws -> MemberCounts {
         var named: [(push: NewPush, identities: [String])] = []
@@ -64,7 +63,7 @@ extension MemberCounts {
             [
                 .uuidArray(named.map(\.push.id)), .textArray(named.map(\.push.app)),
                 .jsonArray(named.map { .array($0.identities.map(JSONValue.string)) }),
-                .integer(most + 1),
+                .integer(limit + 1),
             ]
         ).rows
         var counts: [String: Int] = [:]

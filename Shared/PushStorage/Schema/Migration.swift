@@ -16,7 +16,7 @@ struct Migration: Sendable {
         .twentySecond, .twentyThird,
         .twentyFourth, .twentyFifth, .twentySixth, .twentySeventh,
         .twentyEighth, .twentyNinth, .thirtieth,
-        .thirtyFirst, .thirtySecond, .thirtyThird, .thirtyFifth,
+        .thirtyFirst, .thirtySecond, .thirtyThird, .thirtyFourth, .thirtyFifth,
     ]
 
     static var current: Int { all.last?.version ?? 0 }

@@ -1,0 +1,19 @@
+extension Migration {
+    /// Most events for few devices are one delivery that went well: their counters need not be written.
+    ///
+    /// The partitions of `event_pushes` have up to seven days from here on, where they had one. Maintenance
+    /// makes them (`DayTable`), behind the days that are there. One of the version before finds no day to make
+    /// and says so, once the days that it made are over.
+    static let thirtyFourth = Migration(
+        version: 34,
+        oldestUsable: 1,
+        statements: [
+            """
+            ALTER TABLE event_pushes ALTER COLUMN delivered SET DEFAULT 1,
+                ALTER COLUMN failed SET DEFAULT 0, ALTER COLUMN expired SET DEFAULT 0,
+                ALTER COLUMN suppressed SET DEFAULT 0, ALTER COLUMN in_doubt SET DEFAULT 0,
+                ALTER COLUMN invalid_tokens SET DEFAULT 0
+            """
+        ]
+    )
+}
