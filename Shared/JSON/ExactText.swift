@@ -51,6 +51,27 @@ extension String {
         }
     }
 
+    /// Whether its UTF-8 has this byte, looked at eight at a time.
+    public func holds(byte: UInt8) -> Bool {
+        unsafe withBytes { bytes in
+            let (ones, tops) = (0x0101_0101_0101_0101 as UInt64, 0x8080_8080_8080_8080 as UInt64)
+            let wanted = ones &* UInt64(byte)
+            var place = 0
+            while bytes.count - place >= 8 {
+                let word = unsafe bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+                let rest = word ^ wanted
+                // A byte that is 0 now has its top bit after the subtraction, and had it not before.
+                if (rest &- ones) & ~rest & tops != 0 { return true }
+                place += 8
+            }
+            while place < bytes.count {
+                if unsafe bytes[place] == byte { return true }
+                place += 1
+            }
+            return false
+        }
+    }
+
     /// Feeds the bytes and an end that no UTF-8 has.
     public func hashBytes(into hasher: inout Hasher) {
         unsafe withBytes { bytes in unsafe hasher.combine(bytes: bytes) }

@@ -4,18 +4,35 @@ import JSON
 struct FieldReader {
     private let object: JSONObject
     private let path: String
+    /// A bit for each length of a name that is there. Most fields that are asked for are not, and most of
+    /// these show here.
+    private let marks: UInt64
 
     init(_ object: JSONObject, path: String = "") {
         self.object = object
         self.path = path
+        var marks: UInt64 = 0
+        for (name, _) in object { marks |= Self.mark(name) }
+        self.marks = marks
+    }
+
+    private static func mark(_ name: String) -> UInt64 {
+        1 &<< UInt64(truncatingIfNeeded: name.utf8.count)
     }
 
     subscript(field: String) -> JSONValue? {
-        guard let value = object[field], !value.isNull else { return nil }
+        guard marks & Self.mark(field) != 0, let value = object[field], !value.isNull else {
+            return nil
+        }
         return value
     }
 
     func has(_ field: String) -> Bool { self[field] != nil }
+
+    /// Whether it is there, and null.
+    func isNull(_ field: String) -> Bool {
+        marks & Self.mark(field) != 0 && object[field]?.isNull == true
+    }
 
     private func wrong(_ field: String, _ expected: String, _ value: JSONValue) -> PushRequestError
     {
@@ -34,7 +51,7 @@ struct FieldReader {
                 .invalid("must be \(bytes.lowerBound) to \(bytes.upperBound) bytes long")
             )
         }
-        guard !text.utf8.contains(0) else {
+        guard !text.holds(byte: 0) else {
             throw PushRequestError(path + field, .invalid("must not hold a NUL character"))
         }
         return text
@@ -133,13 +150,13 @@ struct FieldReader {
             guard let text = value.string else {
                 throw wrong("\(field)[\(index)]", "a string", value)
             }
-            guard text.utf8.count <= 512, !text.utf8.contains(0) else {
+            guard text.utf8.count <= 512, !text.holds(byte: 0) else {
                 throw PushRequestError(
                     "\(path)\(field)[\(index)]",
                     .invalid("must be at most 512 bytes, without NUL")
                 )
             }
-            if seen.insert(text).inserted { result.append(text) }
+            if list.count == 1 || seen.insert(text).inserted { result.append(text) }
         }
         return result
     }

@@ -4,11 +4,13 @@ extension JSONValue {
     /// Whether a text or a key within it has U+0000, which `jsonb` takes in none.
     var holdsNUL: Bool {
         switch self {
-        case .null, .bool, .integer, .double, .number: false
-        case .string(let text): text.utf8.contains(0)
-        case .array(let elements): elements.contains(where: \.holdsNUL)
+        case .null, .bool, .integer, .double, .number: return false
+        case .string(let text): return text.holds(byte: 0)
+        case .array(let elements):
+            for element in elements where element.holdsNUL { return true }
         case .object(let object):
-            object.contains { $0.key.utf8.contains(0) || $0.value.holdsNUL }
+            for (key, value) in object where key.holds(byte: 0) || value.holdsNUL { return true }
         }
+        return false
     }
 }

@@ -65,10 +65,13 @@ package struct LocaleVariants: Sendable, Equatable {
 
     /// The variant that a key of `data` may be; `nil` for every other key.
     package static func variant(_ key: String) -> Variant? {
-        guard let dash = key.firstIndex(of: "-") else { return nil }
+        let bytes = key.utf8
+        guard let dash = bytes.index(bytes.startIndex, offsetBy: 5, limitedBy: bytes.endIndex),
+            dash < bytes.endIndex, bytes[dash] == UInt8(ascii: "-")
+        else { return nil }
         let base = String(key[..<dash])
         guard base == "alert" || base == "title" else { return nil }
-        let locale = key[key.index(after: dash)...]
+        let locale = key[bytes.index(after: dash)...]
         let parts = locale.lowercased().split(
             omittingEmptySubsequences: false,
             whereSeparator: { $0 == "-" || $0 == "_" }

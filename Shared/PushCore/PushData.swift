@@ -6,31 +6,52 @@ enum PushData {
         "ios", "android", "wp", "aps", "fcm", "mi", "hms", "mz", "vivo", "oppo",
     ]
 
-    static func check(_ data: JSONObject) throws(PushRequestError) {
-        try checkFields(data, path: "data.")
+    /// The data, with numbers and flags in the form that providers take, wherever clients may write them:
+    /// APNs would show nothing for a badge of `3.0`, and reads no flag that is a string.
+    ///
+    /// - Throws: `PushRequestError` that names the first field with a value that cannot be used.
+    static func checked(_ data: JSONObject) throws(PushRequestError) -> JSONObject {
+        var result = try checkedFields(data, path: "data.") ?? data
+        let fields = FieldReader(data)
         for platform in platformObjects {
-            let value = data[platform]
-            guard let value, !value.isNull else { continue }
+            guard let value = fields[platform] else { continue }
             guard let object = value.object else {
                 throw PushRequestError("data.\(platform)", .invalid("must be an object"))
             }
-            try checkFields(object, path: "data.\(platform).")
+            if let changed = try checkedFields(object, path: "data.\(platform).") {
+                result[platform] = .object(changed)
+            }
         }
+        return result
     }
 
-    private static func checkFields(
+    /// - Returns: `nil` where all stays as it is.
+    private static func checkedFields(
         _ object: JSONObject,
         path: String
-    ) throws(PushRequestError) {
+    ) throws(PushRequestError) -> JSONObject? {
+        var result: JSONObject?
         for (key, value) in object where !value.isNull {
-            if key == "badge", BadgeChange(value) != nil { continue }
-            // `alert-fr` is what `alert` is; `alert-id` may as well be a key of the app's own.
-            let variant = LocaleVariants.variant(key)
-            let meaning = variant.map { $0.isDoubtful ? key : $0.base } ?? key
-            guard let expected = expectation(meaning), !expected.holds(value) else { continue }
-            let given = expected.isContent ? "" : ", not \(value.shown)"
-            throw PushRequestError(path + key, .invalid("must be \(expected.text)\(given)"))
+            try check(key, value, path)
+            guard let form = form(of: value, under: key) else { continue }
+            if result == nil { result = object }
+            result?[key] = form
         }
+        return result
+    }
+
+    private static func check(
+        _ key: String,
+        _ value: JSONValue,
+        _ path: String
+    ) throws(PushRequestError) {
+        if key == "badge", BadgeChange(value) != nil { return }
+        // `alert-fr` is what `alert` is; `alert-id` may as well be a key of the app's own.
+        let variant = LocaleVariants.variant(key)
+        let meaning = variant.map { $0.isDoubtful ? key : $0.base } ?? key
+        guard let expected = expectation(meaning), !expected.holds(value) else { return }
+        let given = expected.isContent ? "" : ", not \(value.shown)"
+        throw PushRequestError(path + key, .invalid("must be \(expected.text)\(given)"))
     }
 
     private struct Expectation {
@@ -69,17 +90,6 @@ enum PushData {
     }
 
     // MARK: One form
-
-    /// Rewrites numbers and flags to the form that providers take, wherever clients may write them:
-    /// APNs would show nothing for a badge of `3.0`, and reads no flag that is a string.
-    static func inOneForm(_ data: JSONObject) -> JSONObject {
-        var result = rewritten(data)
-        for platform in platformObjects {
-            guard let object = data[platform]?.object else { continue }
-            result[platform] = .object(rewritten(object))
-        }
-        return result
-    }
 
     private static func rewritten(_ object: JSONObject) -> JSONObject {
         var result = object

@@ -21,13 +21,25 @@ extension PushRequest {
     /// LeanCloud counts less as this.
     private static let minimumFlowControl = 1000
 
-    private static let knownFields: TextSet = [
+    /// By their length: a name is compared with the few that have its own.
+    private static let knownFields = byLength([
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
         "expiration_interval", "topic", "apns_team_id", "prod", "collapse_id", "priority", "pace",
         "spread", "flow_control", "dry_run", "notification_id", "req_id", "_notificationChannel",
         "platforms", "template", "sdk",
-    ]
+    ])
+
+    private static func byLength(_ names: [String]) -> [[String]] {
+        let longest = names.map(\.utf8.count).max() ?? 0
+        return (0...longest).map { length in names.filter { $0.utf8.count == length } }
+    }
+
+    private static func isKnown(_ name: String) -> Bool {
+        guard name.utf8.count < knownFields.count else { return false }
+        for known in knownFields[name.utf8.count] where known.isSame(as: name) { return true }
+        return false
+    }
 
     private static let selectorFields = [
         "channels", "where", "cql", "identities", "installations", "tags", "platforms", "template",
@@ -48,24 +60,27 @@ extension PushRequest {
         isStored: Bool = false
     ) throws(PushRequestError) -> PushRequest {
         let fields = FieldReader(object)
-        // `jsonb` takes no text with one, and says so only by an error of its own.
-        for (field, value) in object where !isStored && (field.utf8.contains(0) || value.holdsNUL) {
-            throw PushRequestError(
-                String(field.prefix(100)),
-                .invalid("must not hold a NUL character")
-            )
+        var unknown: [String] = []
+        for (field, value) in object {
+            // `jsonb` takes no text with one, and says so only by an error of its own.
+            if !isStored, field.holds(byte: 0) || value.holdsNUL {
+                throw PushRequestError(
+                    String(field.prefix(100)),
+                    .invalid("must not hold a NUL character")
+                )
+            }
+            if !isKnown(field) { unknown.append(field) }
         }
         for field in unsupportedFields where fields.has(field) {
             throw PushRequestError(field, .unsupported)
         }
         // Of all fields these may not be absent by being null: who meant one user must not ring
         // every phone.
-        for field in selectorFields where object[field]?.isNull == true {
+        for field in selectorFields where fields.isNull(field) {
             throw PushRequestError(field, .invalid("must not be null"))
         }
-        let isForTopic = fields.has("audience_topic")
-        let unknown = object.keys.filter {
-            !knownFields.contains($0) && !(isForTopic && AudienceTopic.configFields.contains($0))
+        if !unknown.isEmpty, fields.has("audience_topic") {
+            unknown.removeAll(where: AudienceTopic.configFields.contains)
         }
         try refuseConflicts(fields)
         if let first = unknown.first, !selectorFields.contains(where: fields.has) {
@@ -79,10 +94,7 @@ extension PushRequest {
         if let app = request.app, !AppID.isWellFormed(app) {
             throw PushRequestError("app", .invalid("is no app's id"))
         }
-        request.data = try fields.object("data")
-        if let data = request.data {
-            try PushData.check(data)
-            let data = PushData.inOneForm(data)
+        if let data = try fields.object("data").map(PushData.checked) {
             request.data = data
             request.templateFields = PushTemplate.fields(of: data)
         }

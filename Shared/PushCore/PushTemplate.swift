@@ -31,7 +31,7 @@ package enum PushTemplate {
 
     /// The fields that the data names, each once.
     package static func fields(of data: JSONObject?) -> [String] {
-        guard let data else { return [] }
+        guard let data, JSONValue.object(data).hasBrace else { return [] }
         var fields: [String] = []
         visit(data) { placeholder in
             if !fields.contains(placeholder.field), fields.count <= maximumFields {
@@ -96,7 +96,7 @@ package enum PushTemplate {
         _ string: String,
         _ text: (Placeholder) -> String
     ) -> String? {
-        guard string.utf8.contains(open) else { return nil }
+        guard string.holds(byte: open) else { return nil }
         let bytes = Array(string.utf8)
         var result: [UInt8] = []
         var isChanged = false
@@ -173,6 +173,21 @@ package enum PushTemplate {
                 return (ASCII.isLetter(first) || first == UInt8(ascii: "_"))
                     && name.allSatisfy { ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "_") }
             }
+    }
+}
+
+extension JSONValue {
+    /// Whether a text within it has a brace, as every placeholder does.
+    fileprivate var hasBrace: Bool {
+        switch self {
+        case .null, .bool, .integer, .double, .number: return false
+        case .string(let text): return text.holds(byte: UInt8(ascii: "{"))
+        case .array(let elements):
+            for element in elements where element.hasBrace { return true }
+        case .object(let object):
+            for (_, value) in object where value.hasBrace { return true }
+        }
+        return false
     }
 }
 

@@ -25,13 +25,12 @@ package struct CloudEvent: Sendable, Equatable {
                 "\(value.count) bytes, of at most \(maximumBytes)"
             )
         }
-        let contentType = header("content-type", of: record)?.lowercased() ?? ""
+        let envelope = Envelope(record.headers)
+        let contentType = text(envelope.contentType)?.lowercased() ?? ""
         if contentType.hasPrefix("application/cloudevents") {
             return try structured(value, contentType: contentType)
         }
-        if record.headers.contains(where: { $0.name.lowercased() == "ce_specversion" }) {
-            return try binary(record, value)
-        }
+        if envelope.version != nil { return try binary(envelope, value) }
         let object = try object(value)
         // A structured event without its content type, as the Python package's `to_structured`
         // writes it, gives itself away: a push request has no `specversion`.
@@ -40,25 +39,48 @@ package struct CloudEvent: Sendable, Equatable {
         }
         // The headers name an event also where nothing says of which version it is.
         var event = CloudEvent(data: object)
-        if let id = header("ce_id", of: record) {
-            event.id = try attribute("id", of: ["id": .string(id)])
-            if let source = header("ce_source", of: record) {
-                event.source = try attribute("source", of: ["source": .string(source)])
+        if let id = text(envelope.id) {
+            event.id = try attribute("id", id)
+            if let source = text(envelope.source) {
+                event.source = try attribute("source", source)
             }
         }
         return event
     }
 
+    /// The headers that matter, of each the last; their names are in any case.
+    private struct Envelope {
+        var contentType: [UInt8]?
+        var version: [UInt8]?
+        var id: [UInt8]?
+        var source: [UInt8]?
+        var type: [UInt8]?
+
+        init(_ headers: [RecordHeader]) {
+            for header in headers {
+                switch header.name.utf8.count {
+                case 5 where header.isNamed("ce_id"): id = header.value
+                case 7 where header.isNamed("ce_type"): type = header.value
+                case 9 where header.isNamed("ce_source"): source = header.value
+                case 12 where header.isNamed("content-type"): contentType = header.value
+                case 14 where header.isNamed("ce_specversion"): version = header.value
+                default: break
+                }
+            }
+        }
+    }
+
     private static func binary(
-        _ record: IncomingRecord,
+        _ envelope: Envelope,
         _ value: [UInt8]
     ) throws(DeadLetterReason) -> CloudEvent {
-        var attributes: JSONObject = [:]
-        for name in ["specversion", "id", "source", "type"] {
-            attributes[name] = header("ce_" + name, of: record).map(JSONValue.string)
-        }
         var event = CloudEvent(data: [:])
-        try event.readAttributes(attributes)
+        try event.readAttributes(
+            version: text(envelope.version),
+            id: text(envelope.id),
+            source: text(envelope.source),
+            type: text(envelope.type)
+        )
         event.data = try object(value)
         return event
     }
@@ -81,7 +103,12 @@ package struct CloudEvent: Sendable, Equatable {
         _ envelope: JSONObject
     ) throws(DeadLetterReason) -> CloudEvent {
         var event = CloudEvent(data: [:])
-        try event.readAttributes(envelope)
+        try event.readAttributes(
+            version: envelope["specversion"]?.string,
+            id: envelope["id"]?.string,
+            source: envelope["source"]?.string,
+            type: envelope["type"]?.string
+        )
         if let data = envelope["data"], !data.isNull {
             if let text = data.string {
                 // Some producers put JSON into a string.
@@ -102,21 +129,25 @@ package struct CloudEvent: Sendable, Equatable {
         return event
     }
 
-    private mutating func readAttributes(_ attributes: JSONObject) throws(DeadLetterReason) {
-        guard attributes["specversion"]?.string == "1.0" else {
+    private mutating func readAttributes(
+        version: String?,
+        id: String?,
+        source: String?,
+        type: String?
+    ) throws(DeadLetterReason) {
+        guard version == "1.0" else {
             throw DeadLetterReason(.invalidCloudEvent, "specversion must be 1.0")
         }
-        id = try Self.attribute("id", of: attributes)
-        source = try Self.attribute("source", of: attributes)
-        type = try Self.attribute("type", of: attributes)
+        self.id = try Self.attribute("id", id)
+        self.source = try Self.attribute("source", source)
+        self.type = try Self.attribute("type", type)
     }
 
     private static func attribute(
         _ name: String,
-        of attributes: JSONObject
+        _ text: String?
     ) throws(DeadLetterReason) -> String {
-        guard let text = attributes[name]?.string, (1...1024).contains(text.utf8.count),
-            !text.utf8.contains(0)
+        guard let text, (1...1024).contains(text.utf8.count), !text.holds(byte: 0)
         else {
             throw DeadLetterReason(
                 .invalidCloudEvent,
@@ -142,12 +173,8 @@ package struct CloudEvent: Sendable, Equatable {
         return object
     }
 
-    /// The last header of that name, whatever its case.
-    private static func header(_ name: String, of record: IncomingRecord) -> String? {
-        guard let header = record.headers.last(where: { $0.name.lowercased() == name }) else {
-            return nil
-        }
-        return String(validating: header.value, as: UTF8.self)
+    private static func text(_ value: [UInt8]?) -> String? {
+        value.flatMap { String(validating: $0, as: UTF8.self) }
     }
 
     /// RFC 4648 section 4, with padding; `nil` for anything else.
@@ -180,5 +207,14 @@ package struct CloudEvent: Sendable, Equatable {
         case UInt8(ascii: "/"): 63
         default: nil
         }
+    }
+}
+
+extension RecordHeader {
+    /// `name` is in lower case.
+    fileprivate func isNamed(_ name: StaticString) -> Bool {
+        unsafe self.name.utf8.elementsEqual(
+            UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        ) { (65...90).contains($0) ? $0 | 0x20 == $1 : $0 == $1 }
     }
 }
