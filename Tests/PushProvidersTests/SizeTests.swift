@@ -43,4 +43,21 @@ struct SizeTests {
         let filled = (0..<30).map { "{{name\($0)|\(fallback)}}" }.joined()
         #expect(try excess(["data": ["alert": .string(filled)]]) == nil)
     }
+
+    @Test("A rendering is asked for only where the bytes do not tell, numbers that grow counted")
+    func doubts() throws {
+        func isDoubtful(_ object: JSONObject) throws -> Bool {
+            let request = try PushRequest.parse(object, now: Instant(seconds: 1_700_000_000))
+            return request.isOfDoubtfulSize(bytes: JSONValue.object(object).text.utf8.count)
+        }
+        #expect(try !isDoubtful(["data": ["alert": text(3000)]]))
+        #expect(try isDoubtful(["data": ["alert": text(3600)]]))
+        let numbers = JSONValue.array(Array(repeating: 1e15, count: 200))
+        #expect(try isDoubtful(["data": ["alert": "x", "numbers": numbers]]))
+        let windows: JSONValue = [
+            ["platform": "wns", "token": "https://db5.notify.windows.com/?token=a"]
+        ]
+        #expect(try isDoubtful(["tokens": windows, "data": ["alert": text(600)]]))
+        #expect(try !isDoubtful(["tokens": windows, "data": ["alert": text(300)]]))
+    }
 }

@@ -94,8 +94,8 @@ struct EventBatch {
     var appsInDoubt: Set<String> {
         Set(
             usable.lazy.filter { item in
-                (item.record.value?.count ?? 0) >= PushRequest.smallestInDoubt
-                    && PushIdentity.tellsID(source: item.event.source)
+                PushIdentity.tellsID(source: item.event.source)
+                    && item.event.request.isOfDoubtfulSize(bytes: item.record.value?.count ?? 0)
             }.map(\.event.app)
         )
     }
