@@ -7,7 +7,8 @@ internal import PushCore
 /// With a provider token APNs allows a new connection one request until it has seen a valid token:
 /// the pool sees to that.
 final class APNsClient: ProviderClient, @unchecked Sendable {
-    /// What the requests of one push have in common.
+    /// What the requests of one push have in common. Pushes that differ in nothing but their own headers'
+    /// values share the head.
     private struct Form {
         var payloadHeaders: [RenderedPayload.Header]
         var topic: String?
@@ -15,6 +16,22 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         var bearer: String?
         var head: HTTP2RequestHead
         var values: [String]
+
+        /// Whether the head does for this notification, too.
+        func isHead(of notification: OutgoingNotification, _ bearer: String?) -> Bool {
+            let headers = notification.payload.headers
+            guard self.bearer == bearer, topic == notification.apnsTopic,
+                (expiration == nil) == (notification.expiration == nil),
+                payloadHeaders.count == headers.count
+            else { return false }
+            for (one, other) in zip(payloadHeaders, headers)
+            where one.name != other.name
+                || one.value != other.value && !APNsRequest.isOwn(one.name)
+            {
+                return false
+            }
+            return true
+        }
     }
 
     private let credential: APNsCredential
@@ -152,10 +169,15 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         for notification: OutgoingNotification,
         _ bearer: String?
     ) throws(HTTPTransportError) -> Form {
-        if let form, form.payloadHeaders == notification.payload.headers,
-            form.topic == notification.apnsTopic, form.expiration == notification.expiration,
-            form.bearer == bearer
-        {
+        if var form, form.isHead(of: notification, bearer) {
+            guard
+                form.payloadHeaders != notification.payload.headers
+                    || form.expiration != notification.expiration
+            else { return form }
+            form.payloadHeaders = notification.payload.headers
+            form.expiration = notification.expiration
+            form.values = APNsRequest.own(notification).map(\.value)
+            self.form = form
             return form
         }
         let headers = APNsRequest.headers(notification, topic: credential.topic, bearer: bearer)

@@ -178,7 +178,24 @@ enum APNsRequest {
         var own: [HTTPField] = []
     }
 
-    private static let ownHeaders = ["apns-collapse-id", "apns-expiration"]
+    /// Whether a payload's header is its push's own.
+    static func isOwn(_ name: String) -> Bool {
+        name == "apns-collapse-id" || name == "apns-expiration"
+    }
+
+    /// The headers that are a push's own.
+    static func own(_ notification: OutgoingNotification) -> [HTTPField] {
+        var own: [HTTPField] = []
+        for header in notification.payload.headers where isOwn(header.name) {
+            own.append(HTTPField(header.name, header.value))
+        }
+        if let expiration = notification.expiration,
+            notification.payload.header("apns-expiration") == nil
+        {
+            own.append(HTTPField("apns-expiration", String(expiration)))
+        }
+        return own
+    }
 
     /// - Parameters:
     ///   - notification: For whom.
@@ -190,15 +207,10 @@ enum APNsRequest {
         topic: String,
         bearer: String?
     ) -> Headers {
-        var headers = Headers()
+        var headers = Headers(own: own(notification))
         if let bearer { headers.shared.append(HTTPField("authorization", "bearer \(bearer)")) }
-        for header in notification.payload.headers {
-            let field = HTTPField(header.name, header.value)
-            if ownHeaders.contains(header.name) {
-                headers.own.append(field)
-            } else {
-                headers.shared.append(field)
-            }
+        for header in notification.payload.headers where !isOwn(header.name) {
+            headers.shared.append(HTTPField(header.name, header.value))
         }
         if notification.payload.header("apns-topic") == nil {
             let type = notification.payload.header("apns-push-type") ?? ""
@@ -207,11 +219,6 @@ enum APNsRequest {
             headers.shared.append(
                 HTTPField("apns-topic", topic.hasSuffix(suffix) ? topic : topic + suffix)
             )
-        }
-        if let expiration = notification.expiration,
-            notification.payload.header("apns-expiration") == nil
-        {
-            headers.own.append(HTTPField("apns-expiration", String(expiration)))
         }
         headers.shared.append(HTTPField("content-type", "application/json"))
         return headers
