@@ -2,7 +2,7 @@ import JSON
 package import PushCore
 
 /// What became of one delivery, for the rest of the company: a record of `push.outcomes`, but for
-/// what all deliveries of a push share, which is its `OutcomeWriter`'s.
+/// what names its push.
 package struct OutcomeRecord: Sendable, Equatable {
     /// `nil` where the push named a token or a topic itself.
     package var installationID: String?
@@ -44,9 +44,8 @@ package struct OutcomeRecord: Sendable, Equatable {
     }
 }
 
-/// Writes the outcomes of one push, one for every delivery there is. What they have in common is
-/// rendered once, and so is what most share with the one before: where it went, how it ended, and
-/// the second.
+/// Writes outcomes, one for every delivery there is. What they have in common with the one before is not
+/// rendered again: the push and its app, where it went and how it ended, and the second.
 package struct OutcomeWriter: Sendable {
     /// What stands between an installation's id and the provider's.
     private struct Middle: Sendable, Equatable {
@@ -57,28 +56,32 @@ package struct OutcomeWriter: Sendable {
         var status: Int?
     }
 
+    private var pushID = ""
+    private var eventID = ""
+    private var app = ""
     /// The object as far as it is the push's, up to the installation's id.
-    private let beginning: [UInt8]
+    private var beginning: [UInt8] = []
     private var middle: Middle?
     private var middleText: [UInt8] = []
     private var second = Int64.min
     /// `second` as text, with the point after it.
     private var secondText: [UInt8] = []
 
-    package init(pushID: String, eventID: String, app: String) {
-        var beginning: [UInt8] = []
-        for (name, value) in [("pushId", pushID), ("eventId", eventID), ("app", app)] {
-            beginning.append(beginning.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
-            writeJSONString(name, into: &beginning)
-            beginning.append(UInt8(ascii: ":"))
-            writeJSONString(value, into: &beginning)
-        }
-        beginning.append(contentsOf: ",\"installationId\":".utf8)
-        self.beginning = beginning
-    }
+    package init() {}
 
     /// Appends the value of the record, whose key is the outcome's `target`.
-    package mutating func write(_ outcome: OutcomeRecord, into bytes: inout [UInt8]) {
+    package mutating func write(
+        _ outcome: OutcomeRecord,
+        pushID: String,
+        eventID: String,
+        app: String,
+        into bytes: inout [UInt8]
+    ) {
+        if !pushID.isSame(as: self.pushID) || !eventID.isSame(as: self.eventID)
+            || !app.isSame(as: self.app) || beginning.isEmpty
+        {
+            begin(pushID: pushID, eventID: eventID, app: app)
+        }
         bytes.append(contentsOf: beginning)
         append(outcome.installationID, to: &bytes)
         let middle = Middle(
@@ -96,6 +99,21 @@ package struct OutcomeWriter: Sendable {
         put(#","at":""#, to: &bytes)
         append(outcome.at, to: &bytes)
         put(#""}"#, to: &bytes)
+    }
+
+    private mutating func begin(pushID: String, eventID: String, app: String) {
+        (self.pushID, self.eventID, self.app) = (pushID, eventID, app)
+        beginning.removeAll(keepingCapacity: true)
+        var text = beginning
+        beginning = []
+        put(#"{"pushId":"#, to: &text)
+        append(pushID, to: &text)
+        put(#","eventId":"#, to: &text)
+        append(eventID, to: &text)
+        put(#","app":"#, to: &text)
+        append(app, to: &text)
+        put(#","installationId":"#, to: &text)
+        beginning = text
     }
 
     private mutating func render(_ middle: Middle) {

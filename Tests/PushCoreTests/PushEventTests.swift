@@ -211,7 +211,7 @@ struct PushEventTests {
 
     @Test("An outcome has the fields of the contract, in its words")
     func outcome() throws {
-        var writer = OutcomeWriter(pushID: "p", eventID: "order \"8812\"", app: "shop")
+        var writer = OutcomeWriter()
         var outcome = OutcomeRecord(
             installationID: "i",
             target: "i",
@@ -226,7 +226,13 @@ struct PushEventTests {
         )
         func value() throws -> JSONValue {
             var bytes: [UInt8] = []
-            writer.write(outcome, into: &bytes)
+            writer.write(
+                outcome,
+                pushID: "p",
+                eventID: "order \"8812\"",
+                app: "shop",
+                into: &bytes
+            )
             return try JSONValue.parse(bytes)
         }
         #expect(
@@ -251,5 +257,31 @@ struct PushEventTests {
         #expect(bare["installationId"] == .null)
         #expect(bare["environment"] == .null)
         #expect(bare["status"] == .null)
+    }
+
+    @Test("One writer writes the outcomes of many pushes and apps, each with its own names")
+    func outcomesOfMany() throws {
+        var writer = OutcomeWriter()
+        func names(_ pushID: String, _ eventID: String, _ app: String) throws -> [String?] {
+            let outcome = OutcomeRecord(
+                installationID: "i",
+                target: "i",
+                platform: .apns,
+                environment: .production,
+                outcome: .delivered,
+                reason: nil,
+                status: 200,
+                providerMessageID: nil,
+                attempt: 1,
+                at: now
+            )
+            var bytes: [UInt8] = []
+            writer.write(outcome, pushID: pushID, eventID: eventID, app: app, into: &bytes)
+            let value = try JSONValue.parse(bytes)
+            return [value["pushId"]?.string, value["eventId"]?.string, value["app"]?.string]
+        }
+        for push in [["p", "e", "a"], ["p", "e", "a"], ["q", "f\n", "a"], ["q", "f\n", "b"]] {
+            #expect(try names(push[0], push[1], push[2]) == push)
+        }
     }
 }

@@ -110,9 +110,10 @@ final class EventRecorder: @unchecked Sendable {
         defer { onReleased(finished) }
         guard let number = session.current else { return drop(batch) }
         var outcomes = KafkaRecordBlock(topic: announcer.topic, count: finished.count)
+        var writer = OutcomeWriter()
         for item in finished {
             guard let end = item.end else { continue }
-            item.context.writeOutcome(of: item.delivery, end, to: &outcomes)
+            item.context.writeOutcome(of: item.delivery, end, by: &writer, to: &outcomes)
         }
         guard await announcer.announce(outcomes, session: number) else { return drop(batch) }
         let acknowledged = ContinuousClock.now

@@ -6,8 +6,8 @@ import PushEvents
 import PushProviders
 import PushStorage
 
-/// What the deliveries of one push share: the request, each template once it is rendered, how its
-/// outcomes begin, and the pace that they keep.
+/// What the deliveries of one push share: the request, each template once it is rendered, and the pace
+/// that they keep.
 ///
 /// Confined to the dispatcher's loop.
 final class PushContext: @unchecked Sendable {
@@ -46,7 +46,6 @@ final class PushContext: @unchecked Sendable {
     /// Whether it tells devices its id, where its app wants that.
     private let mayTellID: Bool
     private var notificationIDs: NotificationIDs
-    private var outcomes: OutcomeWriter?
     /// `nil`: as fast as it goes.
     var pace: PaceBucket?
     /// Over how long its audience is told; `nil`: as fast as it goes.
@@ -182,12 +181,10 @@ final class PushContext: @unchecked Sendable {
     func writeOutcome(
         of delivery: Delivery,
         _ end: DeliveryEnd,
+        by writer: inout OutcomeWriter,
         to block: inout KafkaRecordBlock
     ) {
         guard let outcome = end.outcome else { return }
-        if outcomes == nil {
-            outcomes = OutcomeWriter(pushID: pushID, eventID: eventID, app: delivery.app)
-        }
         let record = OutcomeRecord(
             installationID: delivery.installationID,
             target: delivery.target,
@@ -200,7 +197,15 @@ final class PushContext: @unchecked Sendable {
             attempt: end.attempts,
             at: end.at
         )
-        block.append(key: record.target) { outcomes?.write(record, into: &$0) }
+        block.append(key: record.target) { bytes in
+            writer.write(
+                record,
+                pushID: pushID,
+                eventID: eventID,
+                app: delivery.app,
+                into: &bytes
+            )
+        }
     }
 }
 

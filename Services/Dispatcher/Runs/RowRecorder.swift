@@ -2,6 +2,7 @@ import EventLoop
 import Kafka
 import Observability
 import PushCore
+import PushEvents
 import PushStorage
 import ServiceKit
 
@@ -102,9 +103,10 @@ final class RowRecorder: @unchecked Sendable {
         else { return }
         let ours = batch.filter { $0.session == number }
         var outcomes = KafkaRecordBlock(topic: announcer.topic, count: ours.count)
+        var writer = OutcomeWriter()
         for item in ours {
             guard let end = item.end else { continue }
-            item.context.writeOutcome(of: item.delivery, end, to: &outcomes)
+            item.context.writeOutcome(of: item.delivery, end, by: &writer, to: &outcomes)
         }
         guard await announcer.announce(outcomes, session: number) else { return }
         await settle(ours, session: number)

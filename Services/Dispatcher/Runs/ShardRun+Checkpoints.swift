@@ -2,6 +2,7 @@ import EventLoop
 import Kafka
 import Observability
 import PushCore
+import PushEvents
 import PushStorage
 import ServiceKit
 
@@ -46,9 +47,10 @@ extension ShardRun {
             count: records.count,
             sizeBytes: records.count * 512
         )
+        var writer = OutcomeWriter()
         for record in records {
             guard let end = record.end else { continue }
-            context.writeOutcome(of: record.member.delivery, end, to: &outcomes)
+            context.writeOutcome(of: record.member.delivery, end, by: &writer, to: &outcomes)
         }
         guard await engine.announcer.announce(outcomes, session: session), !isOver else { return }
         guard
