@@ -83,6 +83,8 @@ package actor KafkaProducer {
     private let acknowledged: Counter?
     private let failed: Counter?
     private let queueGauge: Gauge?
+    private let metrics: Metrics?
+    private var batches: [String: (count: Counter, records: Counter)] = [:]
 
     private static let eventsPerServe = 200
 
@@ -114,6 +116,7 @@ package actor KafkaProducer {
         acknowledged = metrics?.counter(.kafkaProduced, ["outcome": "acknowledged"])
         failed = metrics?.counter(.kafkaProduced, ["outcome": "failed"])
         queueGauge = metrics?.gauge(.kafkaQueue)
+        self.metrics = metrics
     }
 
     /// `nil` when a broker can be talked to; else what is in the way. From any thread.
@@ -279,9 +282,24 @@ package actor KafkaProducer {
         switch event.kind {
         case .deliveries: answer(event)
         case .error(let error, _): report(error)
-        case .statistics:
-            if KafkaStatistics(event.statistics).isBrokerUp { availability.set(.broker, nil) }
+        case .statistics: measure(KafkaStatistics(event.statistics))
         case .records, .rebalance, .committed, .log, .other: break
+        }
+    }
+
+    private func measure(_ statistics: KafkaStatistics) {
+        if statistics.isBrokerUp { availability.set(.broker, nil) }
+        guard let metrics else { return }
+        for (topic, since) in statistics.batches {
+            let counters =
+                batches[topic]
+                ?? (
+                    metrics.counter(.kafkaBatches, ["topic": topic]),
+                    metrics.counter(.kafkaBatchedRecords, ["topic": topic])
+                )
+            batches[topic] = counters
+            counters.count.add(since.count)
+            counters.records.add(since.records)
         }
     }
 

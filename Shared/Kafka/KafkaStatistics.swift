@@ -7,6 +7,14 @@ struct KafkaStatistics: Equatable {
     var isBrokerUp = false
     /// What the brokers said of the partitions that are or were read.
     var partitions: [TopicPartition: Partition] = [:]
+    /// How records were produced since the statistics before, by topic.
+    var batches: [String: Batches] = [:]
+
+    /// Of a producer, which asks the broker for each batch by itself: all are of one partition.
+    struct Batches: Equatable {
+        var count = 0
+        var records = 0
+    }
 
     struct Partition: Equatable {
         /// One above the last record that may be read.
@@ -35,10 +43,13 @@ struct KafkaStatistics: Equatable {
                 try reader.object { topic, reader throws(JSONError) in
                     let topic = topic.text
                     try reader.object { key, reader throws(JSONError) in
-                        guard key.isEqual(to: "partitions") else { return }
-                        try reader.object { number, reader throws(JSONError) in
-                            let number = Int32(number.text)
-                            try readPartition(number, of: topic, &reader)
+                        if key.isEqual(to: "batchcnt") {
+                            try readBatches(of: topic, &reader)
+                        } else if key.isEqual(to: "partitions") {
+                            try reader.object { number, reader throws(JSONError) in
+                                let number = Int32(number.text)
+                                try readPartition(number, of: topic, &reader)
+                            }
                         }
                     }
                 }
@@ -50,6 +61,21 @@ struct KafkaStatistics: Equatable {
         try reader.object { key, reader throws(JSONError) in
             if key.isEqual(to: "state"), try reader.string() == "UP" { isBrokerUp = true }
         }
+    }
+
+    private mutating func readBatches(
+        of topic: String,
+        _ reader: inout JSONReader
+    ) throws(JSONError) {
+        var batches = Batches()
+        try reader.object { key, reader throws(JSONError) in
+            if key.isEqual(to: "cnt") {
+                batches.count = try reader.integer() ?? 0
+            } else if key.isEqual(to: "sum") {
+                batches.records = try reader.integer() ?? 0
+            }
+        }
+        if batches.count > 0 { self.batches[topic] = batches }
     }
 
     private mutating func readPartition(

@@ -127,6 +127,16 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Records acknowledged or failed, by outcome."
     )
+    package static let kafkaBatches = Metric(
+        "kafka_produced_batches_total",
+        .counter,
+        "Batches handed to a broker, each of one partition and a request by itself, by topic."
+    )
+    package static let kafkaBatchedRecords = Metric(
+        "kafka_batched_records_total",
+        .counter,
+        "Records in those batches, by topic."
+    )
     package static let kafkaLag = Metric(
         "kafka_consumer_lag_records",
         .gauge,
@@ -166,6 +176,16 @@ package struct Metric: Hashable, Sendable {
         .histogram,
         "How long each stage of an event for few devices takes, after the one before; on_the_wire is the"
             + " part of answered that a request waits for a stream."
+    )
+    package static let pushEventBatches = Metric(
+        "push_event_batches_total",
+        .counter,
+        "Statements for events for few devices, by step: looked_up before they are sent, written after."
+    )
+    package static let pushBatchedEvents = Metric(
+        "push_batched_events_total",
+        .counter,
+        "Events in those statements, by step."
     )
     package static let pushesReleased = Metric(
         "push_schedules_released_total",

@@ -55,6 +55,18 @@ struct KafkaConfigurationTests {
         #expect(settings.last { $0.name == "enable.idempotence" }?.value == "true")
     }
 
+    @Test("Statistics give a producer's batches of each topic, where there were any")
+    func batches() {
+        let json = """
+            {"topics": {"t": {"batchsize": {"cnt": 9, "sum": 4000},
+                              "batchcnt": {"min": 1, "max": 500, "avg": 83, "sum": 250, "cnt": 3}},
+                        "idle": {"batchcnt": {"avg": 0, "sum": 0, "cnt": 0}}}}
+            """
+        #expect(
+            KafkaStatistics(Array(json.utf8)).batches == ["t": .init(count: 3, records: 250)]
+        )
+    }
+
     @Test("Statistics give the ends of partitions, what is committed, and whether a broker is up")
     func statistics() {
         let json = """

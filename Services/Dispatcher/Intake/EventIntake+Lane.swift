@@ -83,6 +83,7 @@ extension EventIntake {
         while true {
             do {
                 let found = try await database.fewDevices.lookUp(events.map(\.push), retention)
+                engine.meters.lookUps.add(events.count)
                 isWell()
                 return found
             } catch let error as StorageError

@@ -137,6 +137,7 @@ final class EventRecorder: @unchecked Sendable {
                     session: number,
                     events.map(\.sent)
                 )
+                meters.writes.add(events.count)
                 trouble.clear(Self.cannotWrite)
                 pause = Pause()
                 queue.planned { _ in false }

@@ -16,6 +16,9 @@ struct DeliveryMeters: Sendable {
     let eventsKnown: Counter
     private let eventsErased: Counter
     let stages: EventStages
+    /// How many events for few devices a look-up and a write have.
+    let lookUps: BatchMeters
+    let writes: BatchMeters
     private let platforms: [PlatformMeters]
 
     private struct PlatformMeters {
@@ -44,6 +47,8 @@ struct DeliveryMeters: Sendable {
         eventsKnown = metrics.counter(.pushEvents, ["result": "repeated"])
         eventsErased = metrics.counter(.pushEvents, ["result": "erased"])
         stages = EventStages(metrics)
+        lookUps = BatchMeters(metrics, step: "looked_up")
+        writes = BatchMeters(metrics, step: "written")
         platforms = Platform.allCases.map { platform in
             PlatformMeters(
                 attempts: Self.answers.map { answer in
@@ -90,6 +95,22 @@ struct DeliveryMeters: Sendable {
         } else if case .release = end.decision {
             handedBack.add()
         }
+    }
+}
+
+/// Counts batches and what is in them, of which the average follows.
+struct BatchMeters: Sendable {
+    private let batches: Counter
+    private let events: Counter
+
+    init(_ metrics: Metrics, step: String) {
+        batches = metrics.counter(.pushEventBatches, ["step": step])
+        events = metrics.counter(.pushBatchedEvents, ["step": step])
+    }
+
+    func add(_ count: Int) {
+        batches.add()
+        events.add(count)
     }
 }
 
