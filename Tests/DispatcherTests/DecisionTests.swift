@@ -89,6 +89,23 @@ struct RetryPolicyTests {
         #expect(backoff.delayMilliseconds(after: 1, jitter: 0) == 10_000)
     }
 
+    @Test("15 attempts; the first wait is the provider's own, and what never left waits a second")
+    func limits() {
+        #expect(RetryPolicy.attemptLimit == 15)
+        let bases: [Platform: Int64] = [.apns: 2000, .wns: 2000, .fcm: 20_000, .mpns: 120_000]
+        for platform in Platform.allCases {
+            for outcome in [
+                ProviderOutcome.unavailable(retryAfter: nil), .throttled(retryAfter: nil),
+            ] {
+                let backoff = RetryPolicy.backoff(for: platform, outcome)
+                #expect(backoff.baseMilliseconds == bases[platform])
+            }
+            for outcome in [ProviderOutcome.noAnswer, .notSent] {
+                #expect(RetryPolicy.backoff(for: platform, outcome).baseMilliseconds == 1000)
+            }
+        }
+    }
+
     @Test("waits grow and are bounded by a quarter of an hour", arguments: Platform.allCases)
     func bounded(platform: Platform) {
         let backoff = RetryPolicy.backoff(for: platform, .unavailable(retryAfter: nil))

@@ -115,3 +115,29 @@ struct PlanningDecisionTests {
         #expect(troubles.limit == 100)
     }
 }
+
+@Suite("How many batches are planned at once", .timeLimit(.minutes(1)))
+struct PlannerGateTests {
+    @MainActor
+    @Test("two are; each that ends lets one in, in the order in which they came")
+    func gate() async {
+        let gate = PlannerGate(2)
+        await gate.enter()
+        await gate.enter()
+        var (came, entered): ([Int], [Int]) = ([], [])
+        let waiting = (0..<3).map { number in
+            Task {
+                came.append(number)
+                await gate.enter()
+                entered.append(number)
+            }
+        }
+        while came.count < waiting.count { await Task.yield() }
+        #expect(entered.isEmpty)
+        for count in 1...waiting.count {
+            gate.leave()
+            await waiting[came[count - 1]].value
+            #expect(entered == Array(came.prefix(count)))
+        }
+    }
+}

@@ -91,6 +91,35 @@ struct PushContextTests {
         await loop.stop()
     }
 
+    @Test("One that is in use is found however much came after it, so that its pace stays one")
+    func inUse() async throws {
+        let loop = try EventLoop(name: "contexts-test")
+        let uri = "postgres://127.0.0.1:1/nobody"
+        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
+        let contexts = PushContexts(database: database)
+        let used = context(["alert": "x"])
+        contexts.remember(used)
+        let rows: [JSONValue] = (0..<200_000).map { .string("\($0)") }
+        for number in 0..<20 {
+            contexts.remember(
+                PushContext(
+                    pushID: "p\(number)",
+                    eventID: "e",
+                    source: "s",
+                    request: PushRequest(
+                        audience: .installations(.init()),
+                        data: ["rows": .array(rows)]
+                    )
+                )
+            )
+        }
+        // Without a word to a database, which is nowhere.
+        let found = try await contexts.load([used.pushID])
+        #expect(found[used.pushID] === used)
+        await database.close()
+        await loop.stop()
+    }
+
     @Test("Its id is told where the app wants that now, and never by what rings for something else")
     func tellsID() throws {
         let request = PushRequest(audience: .installations(.init()), data: ["alert": "x"])

@@ -45,6 +45,21 @@ struct ShardWindowTests {
         #expect(window.take(1000) == 16..<25)
     }
 
+    @Test("few are not sent behind those in flight, but the last of a shard are, and the first")
+    func handful() {
+        var window = window(100)
+        #expect(window.worthSending(atMost: 8) == 8)
+        _ = window.take(15)
+        // One more may be sent, of sixteen.
+        #expect(window.worthSending(atMost: 512) == 0)
+        #expect(window.worthSending(atMost: 8) == 1)
+        for position in 0..<15 { _ = window.ended(position, "ok") }
+        #expect(window.worthSending(atMost: 512) == 1, "nothing is in flight")
+        var last = self.window(16, share: 40)
+        _ = last.take(15)
+        #expect(last.worthSending(atMost: 512) == 1, "there are no more")
+    }
+
     @Test("what ended keeps its slot beyond the members of one checkpoint")
     func slots() {
         var window = window(100)

@@ -126,6 +126,23 @@ struct PushEventTests {
         #expect(reason(record(request, headers)) == .invalidCloudEvent)
     }
 
+    @Test("A CloudEvent's id and source win over those of the request that it carries")
+    func envelope() throws {
+        let own = #"{"id": "own", "source": "mine", "app": "shop", "data": {"alert": "Ring"}}"#
+        let structured =
+            #"{"specversion": "1.0", "id": "e1", "source": "/orders", "type": "t", "data": \#(own)}"#
+        let headers = [
+            RecordHeader("ce_specversion", "1.0"), RecordHeader("ce_id", "e1"),
+            RecordHeader("ce_source", "/orders"), RecordHeader("ce_type", "t"),
+        ]
+        for record in [
+            record(structured), record(own, headers), record(own, [headers[1], headers[2]]),
+        ] {
+            let event = try PushEvent.decode(record, now: now)
+            #expect(event.eventID == "e1" && event.source == "/orders")
+        }
+    }
+
     @Test("ce_id and ce_source name an event also where nothing says of which version it is")
     func bareHeaders() throws {
         let headers = [RecordHeader("ce_id", "e1"), RecordHeader("ce_source", "/orders")]

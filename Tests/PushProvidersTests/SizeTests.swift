@@ -60,4 +60,15 @@ struct SizeTests {
         #expect(try isDoubtful(["tokens": windows, "data": ["alert": text(600)]]))
         #expect(try !isDoubtful(["tokens": windows, "data": ["alert": text(300)]]))
     }
+
+    @Test("More than four languages are not judged, nor what each device renders itself")
+    func bounded() throws {
+        var data: JSONObject = ["alert": text(9000)]
+        for locale in ["fr", "de", "es", "it"] { data["alert-\(locale)"] = text(9000) }
+        #expect(try excess(["data": .object(data)]) != nil)
+        data["alert-pt"] = text(9000)
+        #expect(try excess(["data": .object(data)]) == nil)
+        let send: JSONObject = ["template": ["name": "t", "properties": ["a": text(9000)]]]
+        #expect(try excess(send) == nil)
+    }
 }

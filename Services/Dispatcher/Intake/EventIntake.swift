@@ -323,7 +323,7 @@ extension NewPush {
 /// How many batches are planned at once.
 ///
 /// Confined to the loop.
-private final class PlannerGate: @unchecked Sendable {
+final class PlannerGate: @unchecked Sendable {
     private var free: Int
     private var waiters: [CheckedContinuation<Void, Never>] = []
 

@@ -93,6 +93,18 @@ struct FlightBudget {
         return taken
     }
 
+    /// Takes slots for members of a shard: one by one they would cost more than they gain. So a few
+    /// free slots are left alone while other members are in flight.
+    ///
+    /// - Returns: How many; 0 where there are too few.
+    mutating func admitBatch(_ client: Client, atMost count: Int) -> Int {
+        let smallest = max(1, min(32, total / 64))
+        let taken = admit(.shards, client, atMost: count)
+        guard taken < min(count, smallest), owned(for: .shards) > taken else { return taken }
+        release(.shards, client, taken)
+        return 0
+    }
+
     /// How many more of the slots for single devices one client may have: it may take one while it
     /// has less than three times of what is free.
     private func fairRoom(for client: Client) -> Int {

@@ -37,10 +37,6 @@ final class MemberSender: @unchecked Sendable {
         self.meters = meters
     }
 
-    /// A batch of members needs as many free slots at least, where its provider has some of its own
-    /// in flight: one by one they would cost more than they gain.
-    private var smallestBatch: Int { max(1, min(32, room.budget.total / 64)) }
-
     /// Sends the next members of a shard.
     ///
     /// - Parameters:
@@ -64,7 +60,10 @@ final class MemberSender: @unchecked Sendable {
             let platform = member.delivery.device.provider
             let health = run.health(of: platform)
             if slots.free[platform.ordinal] == 0 {
-                let granted = admit(range.upperBound - position, health.client)
+                let granted = room.budget.admitBatch(
+                    health.client,
+                    atMost: range.upperBound - position
+                )
                 guard granted > 0 else {
                     sent.stop = .noRoom
                     break
@@ -99,15 +98,6 @@ final class MemberSender: @unchecked Sendable {
         for route in routes.all where !route.positions.isEmpty { hand(over: route, of: run) }
         sent.count = position - first
         return sent
-    }
-
-    private func admit(_ count: Int, _ client: FlightBudget.Client) -> Int {
-        let granted = room.budget.admit(.shards, client, atMost: count)
-        guard granted < min(count, smallestBatch), room.budget.owned(for: .shards) > granted else {
-            return granted
-        }
-        room.budget.release(.shards, client, granted)
-        return 0
     }
 
     private enum Routing {

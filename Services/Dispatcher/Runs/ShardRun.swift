@@ -272,13 +272,8 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     // MARK: Sending
 
     private func send(_ now: ContinuousClock.Instant) {
-        let room = window.room
-        let wanted = min(room, Self.batchLimit)
-        // A handful at a time would cost more than it gains.
-        let isWorthIt =
-            wanted == window.unsent || wanted * 8 >= min(window.reach, Self.batchLimit)
-            || window.inFlight == 0
-        if wanted > 0, isWorthIt {
+        let wanted = window.worthSending(atMost: Self.batchLimit)
+        if wanted > 0 {
             send(wanted, now)
         } else if window.unsent == 0 {
             // Waiting for a page, or for the end, is no standstill.

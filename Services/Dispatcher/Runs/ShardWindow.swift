@@ -143,6 +143,15 @@ struct ShardWindow<Member, End> {
     /// How many may be sent now.
     var room: Int { max(0, min(unsent, reach - beyond)) }
 
+    /// How many to send at once: none while few would follow those in flight, as a handful at a time
+    /// costs more than it gains.
+    func worthSending(atMost limit: Int) -> Int {
+        let wanted = min(room, limit)
+        let isWorthIt =
+            wanted == unsent || wanted * 8 >= min(reach, limit) || inFlight == 0
+        return isWorthIt ? wanted : 0
+    }
+
     /// Takes members to be sent, each with a slot of the flight budget. At most `room`.
     mutating func take(_ count: Int) -> Range<Int> {
         let taken = next..<(next + min(count, room))

@@ -1,0 +1,75 @@
+import JSON
+import PushCore
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+
+@Suite("Which pushes take the fast path", .timeLimit(.minutes(1)))
+struct FastPathTests {
+    private let now = Instant(seconds: 1_700_000_000)
+
+    private func takes(_ fields: JSONObject, eventID: String = "e") throws -> Bool {
+        var object: JSONObject = ["data": ["alert": "x"]]
+        for (key, value) in fields { object[key] = value }
+        let request = try PushRequest.parse(object, now: now)
+        return NewPush(
+            id: "p",
+            app: "shop",
+            eventSource: "test",
+            eventID: eventID,
+            object: object,
+            request: request,
+            expiresAt: nil,
+            releaseAt: request.releaseTime(acceptedAt: now)
+        ).isForFewDevices
+    }
+
+    private func names(_ count: Int) -> JSONValue {
+        .array((0..<count).map { .string("i\($0)") })
+    }
+
+    @Test("It is for pushes that name few devices, be it by id, by identity or by token")
+    func few() throws {
+        let most = NewPush.fewDevices
+        for field in ["installations", "identities"] {
+            #expect(try takes([field: names(most)]))
+            #expect(try !takes([field: names(most + 1)]))
+        }
+        func tokens(_ count: Int) -> JSONValue {
+            .array((0..<count).map { ["platform": "fcm", "token": .string("t\($0)")] })
+        }
+        #expect(try takes(["tokens": tokens(most)]))
+        #expect(try !takes(["tokens": tokens(most + 1)]))
+        #expect(try takes(["tokens": tokens(1), "expiration_interval": 60, "prod": "dev"]))
+    }
+
+    @Test(
+        "It is not for pushes that need a row before they are sent",
+        arguments: [
+            ["data": ["alert": "x", "badge": "Increment"]],
+            ["push_time": "2027-01-15T09:00:00Z"], ["push_time": "2027-01-15T09:00:00"],
+            ["pace": 1], ["flow_control": 1000], ["spread": 60], ["dry_run": true],
+            ["notification_id": "label"], ["channels": ["news"]], ["where": ["badge": 1]],
+            ["tags": "news"], ["identities": ["u"]],
+        ] as [JSONObject]
+    )
+    func rows(fields: JSONObject) throws {
+        var object = fields
+        object["installations"] = ["i"]
+        #expect(try !takes(object), "\(fields)")
+    }
+
+    @Test("It is not for everyone, nor for a topic, nor for those who have an older config")
+    func audiences() throws {
+        #expect(try !takes([:]))
+        #expect(try !takes(["audience_topic": "news"]))
+        #expect(try !takes(["audience_topic": "PUSH_RC", "configVersion": "8"]))
+    }
+
+    @Test("An event that Postgres cannot store shows before anything is sent")
+    func nul() throws {
+        #expect(try takes(["installations": ["i"]], eventID: "a b"))
+        #expect(try !takes(["installations": ["i"]], eventID: "a\u{0}b"))
+    }
+}
