@@ -63,6 +63,36 @@ struct ContentTests {
         }
     }
 
+    @Test("They are fixed when the push is planned, and cut where no platform takes so much")
+    func fixed() async throws {
+        try await StorageFixture.run { fixture in
+            let long = String(repeating: "x", count: 9000)
+            let phone = try await install(fixture, "aa01", ["name": "Ann", "long": .string(long)])
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "fixed",
+                [
+                    "installations": [.string(phone.objectID)],
+                    "data": ["alert": "{{name}} {{long}}"],
+                ]
+            )
+            _ = try await database.intake.plan(session: session, [push])
+            _ = try await fixture.server.query(
+                """
+                update installations set fields = '{"name": "Eve"}';
+                update deliveries set owner = null, due_at = now()
+                """
+            )
+            let again = try await database.due.claim(session: session, lane: 0, limit: 10)
+            #expect(
+                again.map(\.values) == [
+                    ["name": "Ann", "long": .string(String(long.prefix(8192)))]
+                ]
+            )
+        }
+    }
+
     @Test("A broadcast's members bring them too, and keep them while they wait")
     func broadcast() async throws {
         try await StorageFixture.run { fixture in

@@ -448,6 +448,92 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test(
+        "A delivery's topic is its installation's own, else its appIdentifier, cut where it is long"
+    )
+    func topics() async throws {
+        try await StorageFixture.run { fixture in
+            let long = String(repeating: "x", count: 300)
+            let fields: [(JSONObject, String?)] = [
+                (
+                    ["apnsTopic": "com.example.own", "appIdentifier": "com.example.app"],
+                    "com.example.own"
+                ),
+                (["appIdentifier": "com.example.app"], "com.example.app"),
+                (["appIdentifier": .string(long)], String(long.prefix(256))),
+                ([:], nil),
+            ]
+            var expected: [String: String?] = [:]
+            for (number, (more, topic)) in fields.enumerated() {
+                var object = fixture.iPhone("bd0\(number)")
+                for (key, value) in more { object[key] = value }
+                expected[try await fixture.install(object).objectID] = topic
+            }
+            let session = try await fixture.database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "topics",
+                [
+                    "installations": .array(expected.keys.map { .string($0) }),
+                    "topic": "com.example.push",
+                ]
+            )
+            let planned = try await fixture.database.intake.plan(session: session, [push])
+            let found = planned.deliveries.map { ($0.target, $0.apnsTopic) }
+            #expect(Dictionary(uniqueKeysWithValues: found) == expected)
+        }
+    }
+
+    @Test("Batches that settle the same rows of several pushes at once wait, and never deadlock")
+    func locksInOneOrder() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            let tokens = (0..<60).map { number -> JSONValue in
+                ["platform": "fcm", "token": .string("token-\(number)")]
+            }
+            let pushes = try (0..<6).map {
+                try fixture.push("lock-\($0)", ["tokens": .array(tokens)])
+            }
+            let planned = try await database.intake.plan(session: session, pushes)
+            let settled = planned.deliveries.map(delivered)
+            #expect(settled.count == 360)
+            let counts = try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<6 {
+                    group.addTask {
+                        try await database.recording.settle(session: session, settled.shuffled())
+                            .count
+                    }
+                }
+                return try await group.reduce(0, +)
+            }
+            #expect(counts == 360)
+            for push in pushes {
+                #expect(try await fixture.balancedLedger(of: push.id).delivered == 60)
+            }
+        }
+    }
+
+    @Test("An app is deleted once no session owns a delivery of it")
+    func deletionWaits() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push("owned", ["tokens": [["platform": "fcm", "token": "t"]]])
+            let planned = try await database.intake.plan(session: session, [push])
+            async let deletion = database.apps.delete(StorageFixture.app)
+            _ = try await eventually("the push is cancelled") {
+                try await database.pushes.find(push.id)?.status == .cancelled ? true : nil
+            }
+            // The answer to what was in flight is recorded as ever, and counted.
+            let late = try await database.recording.settle(
+                session: session,
+                planned.deliveries.map(delivered)
+            )
+            #expect(late.count == 1)
+            #expect(try await deletion.pushes == 1)
+        }
+    }
+
     @Test("A request with a number that jsonb refuses does not fail the batch it came in")
     func oddRequestsAreKept() async throws {
         try await StorageFixture.run { fixture in

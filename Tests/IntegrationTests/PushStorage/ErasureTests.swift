@@ -343,6 +343,52 @@ struct ErasureTests {
         }
     }
 
+    @Test("An erasure waits for a shard that may hold the device, and erases what it recorded")
+    func shardInFlight() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<10)
+            let push = try await fixture.broadcast("in-flight", shardSize: 20)
+            let session = try await database.sessions.open(name: "replica")
+            let shard = try #require(try await fixture.claim(session).first)
+            let members = try await fixture.members(of: shard, by: 20)
+            let target = fixture.objectID(3)
+            let server = fixture.server
+            // Holds the erasure back until it has seen the shard and deletes the installation.
+            async let held = server.query(
+                """
+                begin;
+                select 1 from installations where object_id = '\(target)' for update;
+                do $$ begin
+                    while not exists (select from pg_locks l
+                        where not l.granted and pg_backend_pid() = any (pg_blocking_pids(l.pid)))
+                    loop perform pg_sleep(0.01); end loop;
+                end $$;
+                commit
+                """
+            )
+            _ = try await eventually("the installation is held") {
+                try await server.query(
+                    """
+                    select 1 from pg_stat_activity where query like 'begin;%'
+                    and datname = current_database() and wait_event = 'PgSleep'
+                    """
+                ).isEmpty ? nil : true
+            }
+            async let erasure = database.erasures.erase(
+                Subject(app: Self.app, .installation, target),
+                by: Self.entry
+            )
+            _ = try await held
+            try await fixture.record(members, of: shard, session: session, isFinished: true)
+            let receipt = try await erasure
+            #expect(receipt.inFlight == 0)
+            #expect(receipt.erased.json["deliveries"] == 1)
+            #expect(try await tables(holding: target, fixture).isEmpty)
+            #expect(try await fixture.balancedLedger(of: push.id).delivered == 10)
+        }
+    }
+
     @Test("Calls that begin at the same time erase all of it, whichever ends it")
     func callsAtOnce() async throws {
         try await StorageFixture.run { fixture in

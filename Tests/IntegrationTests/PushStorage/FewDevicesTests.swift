@@ -251,6 +251,86 @@ struct FewDevicesTests {
         }
     }
 
+    @Test("one that HTTP accepted and that was cancelled before its record came is not sent")
+    func cancelledBefore() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let push = try fixture.push("e", ["installations": [.string(phone.objectID)]])
+            let record = OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+            _ = try await database.pushes.accept(push, record: record)
+            _ = try await database.pushes.cancel(push.id)
+            guard case .known? = try await database.fewDevices.lookUp([push]).first else {
+                Issue.record("it would be sent")
+                return
+            }
+            #expect(try await database.pushes.find(push.id)?.status == .cancelled)
+        }
+    }
+
+    @Test("one that was cancelled on its way counts those that have their answer")
+    func cancelledOnItsWay() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phones = [
+                try await fixture.install(fixture.iPhone("aa11")),
+                try await fixture.install(fixture.iPhone("bb22")),
+            ]
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push(
+                "e",
+                ["installations": .array(phones.map { .string($0.objectID) })]
+            )
+            let record = OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+            _ = try await database.pushes.accept(push, record: record)
+            let found = try await lookUp(push, database)
+            _ = try await database.pushes.cancel(push.id)
+            let later = Instant.now().adding(milliseconds: 3_600_000)
+            let mixed = sent(push, found) { delivery in
+                delivery.target == phones[0].objectID
+                    ? delivered()
+                    : .postponed(attempts: 1, unanswered: 0, dueAt: later, status: 503, reason: nil)
+            }
+            _ = try await database.fewDevices.write(session: session, [mixed])
+            let ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.delivered == 1 && ledger.pending == 1)
+            // What is left is due at once, and says why it is not sent.
+            #expect(try await fixture.suppressRest() == 1)
+            #expect(try await fixture.balancedLedger(of: push.id).suppressed == 1)
+            #expect(try await database.pushes.find(push.id)?.status == .cancelled)
+        }
+    }
+
+    @Test("one that HTTP accepted is as old as its look-up, and remembers when it was accepted")
+    func times() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let phone = try await fixture.install(fixture.iPhone("aa11"))
+            let session = try await database.sessions.open(name: "replica")
+            let push = try fixture.push("e", ["installations": [.string(phone.objectID)]])
+            let record = OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+            _ = try await database.pushes.accept(push, record: record)
+            // It waited a day for its record.
+            _ = try await fixture.server.query(
+                "update pushes set created_at = '2026-01-02T03:04:05Z'"
+            )
+            let found = try await lookUp(push, database)
+            #expect(found.deliveries.map(\.key.day) == [found.at.day])
+            let whole = sent(push, found) { _ in delivered() }
+            _ = try await database.fewDevices.write(session: session, [whole])
+            #expect(
+                try await fixture.server.query(
+                    """
+                    select accepted_at = '2026-01-02T03:04:05Z', abs(extract(epoch from
+                        created_at - to_timestamp(\(found.at.milliseconds) / 1000.0))) < 0.002
+                    from pushes
+                    """
+                ) == ["t|t"]
+            )
+            #expect(try await fixture.balancedLedger(of: push.id).delivered == 1)
+        }
+    }
+
     @Test("a dead token is put out of use, and an identity with many devices is planned as rows")
     func deadAndMany() async throws {
         try await StorageFixture.run { fixture in

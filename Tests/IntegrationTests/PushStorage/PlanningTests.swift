@@ -85,6 +85,24 @@ struct PlanningTests {
         }
     }
 
+    @Test("A push that names more than a thousand identities is planned page by page")
+    func manyNames() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await crowd(2, named: "name-0", fixture)
+            let session = try await database.sessions.open(name: "replica")
+            for count in [1000, 1001] {
+                let names = (0..<count).map { JSONValue.string("name-\($0)") }
+                let push = try fixture.push("names-\(count)", ["identities": .array(names)])
+                let planned = try await database.intake.plan(session: session, [push])
+                #expect(planned.planningPushIDs == (count == 1000 ? [] : [push.id]))
+                #expect(planned.deliveries.count == (count == 1000 ? 2 : 0))
+                #expect(try await database.pushes.find(push.id)?.lane == (count == 1000 ? 0 : 1))
+            }
+            _ = try await planAll(session, fixture)
+        }
+    }
+
     @Test(
         "Pushes with many devices behind them are planned in several transactions, none too large"
     )

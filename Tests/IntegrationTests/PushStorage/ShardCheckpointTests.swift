@@ -248,6 +248,65 @@ struct ShardCheckpointTests {
         }
     }
 
+    @Test(
+        "A shard that is sent while its push fails ends with its next checkpoint, and it balances"
+    )
+    func failedMeanwhile() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<10)
+            let push = try await fixture.broadcast("failed", shardSize: 20)
+            let session = try await database.sessions.open(name: "replica")
+            let shard = try #require(try await fixture.claim(session).first)
+            let members = try await fixture.members(of: shard)
+            // As a failure leaves it that found this shard locked.
+            _ = try await fixture.server.query(
+                "update pushes set status = 'failed' where id = '\(push.id)'"
+            )
+            let standing = try await fixture.record(
+                members.prefix(4),
+                of: shard,
+                session: session,
+                isFinished: false
+            )
+            #expect(standing == .cancelled)
+            let ledger = try await fixture.balancedLedger(of: push.id)
+            #expect(ledger.delivered == 4 && ledger.suppressed == 6 && ledger.isSettled)
+            try await database.shards.release(session: session, [shard], dueAt: nil)
+            #expect(try await fixture.claim(session).isEmpty)
+        }
+    }
+
+    @Test(
+        "Rows of a day that has its partition go there, and of any other into the default one",
+        arguments: [false, true]
+    )
+    func partitions(isMade: Bool) async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<4)
+            if isMade { _ = try await database.maintenance.maintain(now: .now()) }
+            _ = try await fixture.broadcast("partition", shardSize: 20)
+            let session = try await database.sessions.open(name: "replica")
+            let shard = try #require(try await fixture.claim(session).first)
+            let records = try await fixture.members(of: shard).map {
+                ShardRecord(delivery: $0, end: .open(attempts: 0, unanswered: 0))
+            }
+            _ = try await database.shards.checkpoint(
+                session: session,
+                shard,
+                ShardCheckpoint(cursor: nil, records: records, isFinished: true)
+            )
+            let rows = try await fixture.server.query(
+                """
+                select count(*) filter (where tableoid = 'deliveries_default'::regclass),
+                    count(*) from deliveries
+                """
+            )
+            #expect(rows == [isMade ? "0|4" : "4|4"])
+        }
+    }
+
     @Test("Promise 9: a token that dies in a broadcast dies with its record, by the same rules")
     func tokensDie() async throws {
         try await StorageFixture.run { fixture in

@@ -74,6 +74,25 @@ struct ShardStoreTests {
         }
     }
 
+    @Test("A broadcast's prod decides for members that do not name their environment")
+    func prodDecides() async throws {
+        try await StorageFixture.run { fixture in
+            try await fixture.populate(0..<2)
+            _ = try await fixture.server.query(
+                """
+                update installations set environment = 'production'
+                where object_id = '\(fixture.objectID(1))'
+                """
+            )
+            _ = try await fixture.broadcast("dev", ["prod": "dev"], shardSize: 10)
+            let session = try await fixture.database.sessions.open(name: "replica")
+            let shard = try #require(try await fixture.claim(session).first)
+            let devices = try await fixture.members(of: shard).map(\.device)
+            #expect(devices.map(\.environment) == [.sandbox, .production])
+            #expect(devices.map(\.environmentIsExplicit) == [false, true])
+        }
+    }
+
     @Test("A channel of few members is one shard, and holds the same ones as a cut of many")
     func sparseAndDenseAgree() async throws {
         try await StorageFixture.run { fixture in
