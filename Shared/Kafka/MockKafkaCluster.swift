@@ -45,6 +45,7 @@ package final class MockKafkaCluster: @unchecked Sendable {
 
     /// Requests, by the protocol's numbers, that can be answered with an error.
     package enum Request: Int16, Sendable {
+        case produce = 0
         case listOffsets = 2
         case offsetFetch = 9
         case findCoordinator = 10
@@ -59,6 +60,7 @@ package final class MockKafkaCluster: @unchecked Sendable {
         case groupAuthorizationFailed = 30
         case clusterAuthorizationFailed = 31
         case fencedInstanceID = 82
+        case invalidRecord = 87
     }
 
     /// Answers the next requests of a kind with an error.
