@@ -43,11 +43,16 @@ let serviceRooms: [Target.Dependency] = [
     "Settings",
 ]
 
-func service(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+func service(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    exclude: [String] = []
+) -> Target {
     .executableTarget(
         name: name,
         dependencies: serviceRooms + dependencies,
         path: "Services/\(name)",
+        exclude: exclude,
         swiftSettings: settings
     )
 }
@@ -166,7 +171,11 @@ let package = Package(
             "Registration",
             ["HTTPServer", "Door", "Outbox", "PushStorage", "PushEvents", "Kafka"]
         ),
-        service("Dispatcher", ["Outbox", "PushEvents", "Kafka", "PushStorage", "PushProviders"]),
+        service(
+            "Dispatcher",
+            ["Outbox", "PushEvents", "Kafka", "PushStorage", "PushProviders"],
+            exclude: ["RULES.md"]
+        ),
         service(
             "ConfigWatcher",
             [
