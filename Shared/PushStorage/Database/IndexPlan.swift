@@ -18,7 +18,8 @@ enum IndexPlan {
     /// The same for all that a connection says: each statement is planned once, whatever its values. A plan
     /// for these values costs a millisecond, as much as the statement itself for dozens of pushes.
     static let ofConnections: [(name: String, value: String)] =
-        off.map { ($0, "off") } + [("plan_cache_mode", "force_generic_plan")]
+        (off + ["enable_bitmapscan"]).map { ($0, "off") }
+        + [("plan_cache_mode", "force_generic_plan")]
 
     static func require(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute(sql)

@@ -145,7 +145,8 @@ extension FewDevicesStore {
                 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[],
                     $6::boolean[], $7::jsonb[], $8::timestamptz[])
                     AS i(id, app, source, event_id, request, is_sandbox, deliveries, created_at)
-                WHERE \(isFree) AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id)
+                WHERE \(isFree)
+                    AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id OFFSET 0)
                 RETURNING id
             )
             """
@@ -187,7 +188,8 @@ extension FewDevicesStore {
                     AS i(id, app, source, event_id, request, notes, is_sandbox, delivered, failed,
                         expired, suppressed, in_doubt, invalid_tokens, deliveries, failures,
                         expires_at, created_at)
-                WHERE \(isFree) AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id)
+                WHERE \(isFree)
+                    AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id OFFSET 0)
                 RETURNING id
             )
             """
@@ -326,8 +328,9 @@ private struct WritingFence {
     }
 
     /// A statement that writes rows `i` as `made`, and returns their ids: none where the session is lost, and
-    /// null where names were erased. An event is looked for in the days around: two replicas may have looked
-    /// it up on both sides of a midnight, and each day may have a partition of its own.
+    /// null where names were erased, of which few are new. An event is looked for in the days around: two replicas may have looked
+    /// it up on both sides of a midnight, and each day may have a partition of its own. OFFSET 0 has each id
+    /// looked for by itself: as a join with a table that is empty yet, it would be planned to read all of it.
     ///
     /// - Parameters:
     ///   - parameters: Those of `insertion`; behind them come the session, the apps and a time.
@@ -342,13 +345,14 @@ private struct WritingFence {
             EXISTS (SELECT FROM dispatchers WHERE id = $\(count + 1)::bigint)
                 AND NOT EXISTS (SELECT FROM gone)
                 AND NOT EXISTS (
-                    SELECT FROM event_pushes e WHERE e.id = i.id AND \(days.sql(of: "e")))
+                    SELECT FROM event_pushes e WHERE e.id = i.id AND \(days.sql(of: "e")) OFFSET 0)
             """
         return (
             """
             WITH gone AS MATERIALIZED (
-                SELECT FROM erased_names
-                WHERE app = ANY ($\(count + 2)::text[]) AND at > $\(count + 3)::timestamptz LIMIT 1
+                SELECT FROM (
+                    SELECT app FROM erased_names WHERE at > $\(count + 3)::timestamptz OFFSET 0) e
+                WHERE app = ANY ($\(count + 2)::text[]) LIMIT 1
             ), \(insertion(isFree))
             SELECT id FROM made UNION ALL SELECT NULL FROM gone
             """,

@@ -2,8 +2,8 @@ extension Migration {
     /// Most events for few devices are one delivery that went well: their counters need not be written.
     ///
     /// The partitions of `event_pushes` have up to seven days from here on, where they had one. Maintenance
-    /// makes them (`DayTable`), behind the days that are there. One of the version before finds no day to make
-    /// and says so, once the days that it made are over.
+    /// makes them (`DayTable`), behind those that are there. That of the version before cannot make a day of
+    /// its own inside them: it fails and says so, and drops none too early.
     static let thirtyFourth = Migration(
         version: 34,
         oldestUsable: 1,
