@@ -7,7 +7,8 @@ import PushEvents
 import PushStorage
 import ServiceKit
 
-/// Reads what was published, here or by other systems, and notes what is to be announced.
+/// Reads what other systems published, and notes what is to be announced. What was published here was noted
+/// with its publish, and is left alone: `RecordHeader.origin` tells.
 ///
 /// Authority: what lies between a record of `config.published` and its offset finished. A batch is
 /// finished only when each of its records is noted in Postgres, was announced before, or is a dead
@@ -33,6 +34,8 @@ actor ConfigIntake: ServicePart {
     private let database: PushDatabase
     private let log: Log
     private let heardOf: Counter
+    /// Of the records of versions that were published here, whichever replica did it.
+    private var origin: [UInt8]?
 
     init(
         consumer: KafkaConsumer,
@@ -67,32 +70,56 @@ actor ConfigIntake: ServicePart {
     private func handle(_ records: [IncomingRecord]) async -> Bool {
         var unusable: [DeadLetterWriter.Unusable] = []
         var read: [(record: IncomingRecord, published: ConfigPublished)] = []
+        guard let origin = await ownOrigin() else { return false }
         for record in records {
+            let isOwn = record.headers.contains {
+                $0.name == RecordHeader.origin && $0.value == origin
+            }
+            if isOwn { continue }
             do throws(DeadLetterReason) {
                 read.append((record, try ConfigPublished.decode(record)))
             } catch {
                 unusable.append((record, error))
             }
         }
+        if !read.isEmpty {
+            guard let refused = await untilDone({ try await self.note(read) }) else { return false }
+            unusable += refused
+            heardOf.add(read.count)
+        }
+        return await deadLetters.write(unusable) { Task.isCancelled }
+    }
+
+    private func ownOrigin() async -> [UInt8]? {
+        if origin == nil {
+            origin = await untilDone {
+                Array((try await self.database.config.origin() ?? "").utf8)
+            }
+        }
+        return origin
+    }
+
+    /// Waits out a database that is away.
+    ///
+    /// - Returns: `nil` when a stop came first.
+    private func untilDone<Value: Sendable>(_ body: () async throws -> Value) async -> Value? {
         var pause = Pause()
-        while !read.isEmpty {
+        while true {
             do {
-                unusable += try await note(read)
+                let value = try await body()
                 trouble.clear(Self.cannotNote)
-                heardOf.add(read.count)
-                break
+                return value
             } catch {
-                if Task.isCancelled { return false }
+                if Task.isCancelled { return nil }
                 trouble.set(Self.cannotNote)
                 log.warning(
                     "published versions cannot be noted; the partitions are held",
                     [.error: .string("\(error)")]
                 )
                 await pause.wait(on: loop)
-                if Task.isCancelled { return false }
+                if Task.isCancelled { return nil }
             }
         }
-        return await deadLetters.write(unusable) { Task.isCancelled }
     }
 
     /// - Returns: What can never be announced.

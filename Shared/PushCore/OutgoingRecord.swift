@@ -11,6 +11,9 @@ package struct RecordHeader: Sendable, Equatable {
     package init(_ name: String, _ text: String) {
         self.init(name, Array(text.utf8))
     }
+
+    /// The header by which a record of our own is known again.
+    package static let origin = "carillon-origin"
 }
 
 /// A record to be written to Kafka: at once, or by way of the outbox.

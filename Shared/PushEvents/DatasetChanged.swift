@@ -8,7 +8,6 @@ package enum DatasetChanged {
     private static let counts = 1...1 << 53
     private static let maximumDeviceCharacters = 256
     /// Marks what was written here: its dataset is known, or was deleted since.
-    private static let originHeader = "carillon-origin"
     private static let ownOrigin = PushIdentity.syncSource
 
     /// Reads a plain JSON object, or a CloudEvent 1.0 in either of Kafka's modes.
@@ -33,7 +32,7 @@ package enum DatasetChanged {
             syncCount: count,
             device: try device(of: object),
             isOwn: record.headers.contains {
-                $0.name == originHeader && $0.value == Array(ownOrigin.utf8)
+                $0.name == RecordHeader.origin && $0.value == Array(ownOrigin.utf8)
             }
         )
     }
@@ -51,7 +50,7 @@ package enum DatasetChanged {
             value: object.bytes,
             headers: [
                 RecordHeader("content-type", "application/json"),
-                RecordHeader(originHeader, ownOrigin),
+                RecordHeader(RecordHeader.origin, ownOrigin),
             ]
         )
     }

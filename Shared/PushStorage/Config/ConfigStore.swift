@@ -111,6 +111,20 @@ package struct ConfigStore: Sendable {
         ).rows.map(ConfigHead.init)
     }
 
+    // MARK: Origin
+
+    // A server has its identifier from initdb on, and its standbys share it.
+    private static let originSQL = """
+        SELECT 'carillon/' || c.system_identifier || '/' || d.oid || '/' || current_schema() AS origin
+        FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()
+        """
+
+    /// Names this database among all others: what the records of its own versions carry as
+    /// `RecordHeader.origin`. Another Carillon's records are another's, also where they are mirrored here.
+    package func origin() async throws -> String? {
+        try await database.execute(Self.originSQL).first?.text("origin")
+    }
+
     // MARK: Writing
 
     /// Makes a template current, with the record that tells of it.
@@ -274,7 +288,8 @@ package struct ConfigStore: Sendable {
         _ transaction: PostgresTransaction
     ) async throws {
         let place: [PostgresValue] = [.text(stored.app), .text(stored.namespace)]
-        _ = try await transaction.pipeline([
+        var record = record
+        let origin = try await transaction.pipeline([
             (
                 """
                 DELETE FROM config_versions WHERE app = $1 AND namespace = $2 AND version < $3
@@ -283,10 +298,14 @@ package struct ConfigStore: Sendable {
                         ORDER BY version DESC OFFSET \(maximumVersions) LIMIT 1)
                 """,
                 place + [.integer(stored.version)]
-            )
-        ])
+            ), (originSQL, []),
+        ])[1]
+        // Kafka's record is for others: the announcement does not wait for its way there and back, and by
+        // its origin it is known again and left alone.
+        if let row = origin.first {
+            record.headers.append(RecordHeader(RecordHeader.origin, try row.text("origin")))
+        }
         try await OutboxStore.append([record], transaction)
-        // Kafka's record is for others. The announcement does not wait for its way there and back.
         if stored.namespace == ConfigAnnouncements.announcedNamespace {
             _ = try await transaction.execute(
                 """

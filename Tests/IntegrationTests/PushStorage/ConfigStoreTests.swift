@@ -35,6 +35,24 @@ struct ConfigStoreTests {
         .record(KafkaTopics())
     }
 
+    @Test("A record of a version that was published here names this database, and no other")
+    func origin() async throws {
+        try await StorageFixture.run { fixture in
+            let origin = try #require(try await fixture.database.config.origin())
+            _ = try await fixture.database.config.publish(
+                new("a"),
+                expecting: .any,
+                record: record
+            )
+            let headers = try await fixture.database.outbox.claim().first?.record.headers
+            #expect(headers?.contains(RecordHeader(RecordHeader.origin, origin)) == true)
+            try await StorageFixture.run { other in
+                let another = try await other.database.config.origin()
+                #expect(another != origin)
+            }
+        }
+    }
+
     private func publish(
         _ text: String,
         _ expected: ExpectedConfigVersion,
