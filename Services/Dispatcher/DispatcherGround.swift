@@ -47,7 +47,7 @@ struct DispatcherGround {
             metrics: runtime.metrics
         )
         storage.connections = 2
-        sessions = PushDatabase(storage, on: loop, log: runtime.log)
+        sessions = PushDatabase(storage, clock: database.clock, on: loop, log: runtime.log)
         producer = try KafkaProducer(
             configuration.kafka,
             on: loop,
@@ -85,16 +85,24 @@ struct DispatcherGround {
         )
         var providers = configuration.providers
         providers.streamWaits = EventStages(runtime.metrics)[.onTheWire]
-        self.providers = try ProviderDirectory(providers, on: loop, log: runtime.log)
+        self.providers = try ProviderDirectory(
+            providers,
+            on: loop,
+            log: runtime.log,
+            clock: database.clock
+        )
     }
 
     /// What the deliveries are written to: they end before it.
     var stores: [any ServicePart] {
         let (database, producer, sessions, loop) = (database, producer, sessions, loop)
         return [
-            Part("postgres", notReady: database.notReadyReason, endedBy: SchemaTooNew.self) {
-                try await database.run()
-            },
+            Part(
+                "postgres",
+                notReady: database.notReadyReason,
+                warning: database.warning,
+                endedBy: SchemaTooNew.self
+            ) { try await database.run() },
             Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
             Part("sessions' connections") {
                 await loop.untilCancelled()

@@ -74,6 +74,7 @@ package struct LoopRooms: Sendable {
                     staleLifetime > .zero
                         ? patience.reason(database.notReadyReason()) : database.notReadyReason()
                 },
+                warning: database.warning,
                 endedBy: SchemaTooNew.self
             ) { try await database.run() },
             Part("apps-\(number)", run: { try await apps.run() }),

@@ -100,6 +100,11 @@ package struct Metric: Hashable, Sendable {
     )
 
     // Postgres.
+    package static let postgresClockDifference = Metric(
+        "postgres_clock_host_ahead_seconds",
+        .gauge,
+        "How far this host's clock is ahead of Postgres'; negative: behind. Work follows Postgres' clock."
+    )
     package static let postgresStatements = Metric(
         "postgres_statements_total",
         .counter,

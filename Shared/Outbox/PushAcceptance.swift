@@ -24,6 +24,9 @@ package struct PushAcceptance: Sendable {
         self.topics = topics
     }
 
+    /// Whose time a request's times are judged by, and its rows are due by.
+    package var clock: DatabaseClock { database.clock }
+
     /// What names an event: the same event twice is one push.
     package struct Event: Sendable {
         package let app: String
@@ -56,7 +59,7 @@ package struct PushAcceptance: Sendable {
     ///   - body: The request, without what names an event.
     ///   - event: Its name.
     ///   - tellsID: `receipts` of its app: whether devices are told the push's id.
-    ///   - now: When it came in.
+    ///   - now: When it came in, by `clock`.
     /// - Returns: What can be kept.
     /// - Throws: `PushRequestError` for what cannot be sent, `PushTooLarge` for what nobody could get.
     package func judge(

@@ -23,7 +23,8 @@ package enum ProviderOutcome: Equatable, Hashable, Sendable {
     case throttled(retryAfter: Duration?)
     /// It was sent, or may have been, and never answered.
     case noAnswer
-    /// It never left this process: it may be repeated freely and is not an attempt.
+    /// It never left this process, or was refused for the time in our token: it may be repeated freely and
+    /// is not an attempt.
     case notSent
 
     /// The closed set of values for metrics' labels.

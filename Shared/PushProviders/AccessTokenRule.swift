@@ -4,11 +4,13 @@ internal import PushCore
 
 /// Why there is no access token.
 struct TokenRefusal: Error, Equatable {
-    /// `misconfigured`; `unavailable`; or `notSent` where the token endpoint was not reached: the
-    /// notification itself never left.
+    /// `misconfigured`; `unavailable`; or `notSent` where the token endpoint was not reached, or refused our
+    /// clock: the notification itself never left.
     var outcome: ProviderOutcome
     var status: Int?
     var reason: String
+    /// Whether the endpoint refuses the times in our grant.
+    var isOfTheClock = false
 
     var answer: ProviderAnswer { ProviderAnswer(outcome, status: status, reason: reason) }
 }
@@ -126,10 +128,23 @@ struct AccessTokenGrant: Equatable {
                 )
             }
             return .success(AccessTokenGrant(token: token, lifetimeSeconds: lifetime ?? 3600))
+        case 400 where word == "invalid_grant" && isOfTheClock(body?["error_description"]?.string):
+            var refused = refusal(.notSent, "\(word): iat or exp, by our clock")
+            refused.isOfTheClock = true
+            return .failure(refused)
         case 408, 429, 500...:
             return .failure(refusal(.unavailable(retryAfter: response.retryAfter(at: now)), word))
         default:
             return .failure(refusal(.misconfigured, word))
         }
+    }
+
+    /// Google has one word for a wrong signature and a wrong time, and says which in the description:
+    /// "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. Check your
+    /// iat and exp values in the JWT claim."
+    private static func isOfTheClock(_ description: String?) -> Bool {
+        guard let description else { return false }
+        return description.contains("reasonable timeframe")
+            || description.contains("iat and exp values")
     }
 }

@@ -7,7 +7,8 @@ internal import PushCore
 final class AccessTokenSource {
     private let slot: ConnectionSlot
     private let makeRequest: () throws -> HTTPRequest
-    private let clock: () -> Instant
+    private let provider: Platform
+    private let clock: DatabaseClock
     private let log: Log
     private var rule = AccessTokenRule()
     private var waiting: [(Result<String, TokenRefusal>) -> Void] = []
@@ -15,12 +16,14 @@ final class AccessTokenSource {
     private(set) var fetches = 0
 
     init(
+        of provider: Platform,
         through slot: ConnectionSlot,
-        clock: @escaping () -> Instant,
+        clock: DatabaseClock,
         log: Log,
         makeRequest: @escaping () throws -> HTTPRequest
     ) {
         self.slot = slot
+        self.provider = provider
         self.clock = clock
         self.log = log
         self.makeRequest = makeRequest
@@ -29,7 +32,7 @@ final class AccessTokenSource {
     /// `body` runs now where there is a token, else when it has come or was refused. Those who wait
     /// are as many as their clients have in flight.
     func withToken(_ body: @escaping (Result<String, TokenRefusal>) -> Void) {
-        switch rule.decision(at: clock().milliseconds) {
+        switch rule.decision(at: clock.now().milliseconds) {
         case .use(let token): body(.success(token))
         case .useAndFetch(let token):
             fetch()
@@ -42,7 +45,7 @@ final class AccessTokenSource {
         }
     }
 
-    func discard(_ token: String) { rule.discard(token, at: clock().milliseconds) }
+    func discard(_ token: String) { rule.discard(token, at: clock.now().milliseconds) }
 
     private func fetch() {
         let request: HTTPRequest
@@ -62,7 +65,7 @@ final class AccessTokenSource {
         let generation = slot.generation
         slot.client.send(request) { [self] result in
             switch result {
-            case .success(let response): finish(AccessTokenGrant.read(response, at: clock()))
+            case .success(let response): finish(AccessTokenGrant.read(response, at: clock.now()))
             case .failure(let error):
                 // Sent or not: a peer may allow no stream, or no byte of a body.
                 if error.kind == .timeout {
@@ -80,12 +83,13 @@ final class AccessTokenSource {
     }
 
     private func finish(_ result: Result<AccessTokenGrant, TokenRefusal>) {
-        let now = clock().milliseconds
+        let now = clock.now().milliseconds
         switch result {
         case .success(let grant):
             rule.fetched(grant.token, lifetimeSeconds: grant.lifetimeSeconds, at: now)
         case .failure(let refusal):
             log.info("access token refused", [.reason: .string(refusal.reason)])
+            if refusal.isOfTheClock { clock.refused(by: provider) }
             rule.failed(refusal, at: now)
         }
         let bodies = waiting

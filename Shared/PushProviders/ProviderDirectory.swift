@@ -51,7 +51,7 @@ package final class ProviderDirectory: @unchecked Sendable {
     private let configuration: ProviderConfiguration
     private let loop: HTTPClient.Loop
     private let log: Log
-    private let clock: @Sendable () -> Instant
+    private let clock: DatabaseClock
     private let channelHosts: HostPolicy
     private let mpnsHosts: HostPolicy
     private let mpnsChannels = SharedMPNSChannels()
@@ -81,7 +81,7 @@ package final class ProviderDirectory: @unchecked Sendable {
         _ configuration: ProviderConfiguration,
         on loop: HTTPClient.Loop,
         log: Log = .disabled,
-        clock: @escaping @Sendable () -> Instant = { Instant.now() }
+        clock: DatabaseClock = DatabaseClock()
     ) throws {
         try configuration.validate()
         self.configuration = configuration
@@ -246,7 +246,12 @@ package final class ProviderDirectory: @unchecked Sendable {
         guard case .token(let key, _, let keyID, let teamID) = credential.method else { return nil }
         let tokenKey = TokenKey(team: teamID, key: keyID, publicKey: try key.publicKeyPEM())
         if let source = apnsTokens[tokenKey] { return source }
-        let source = APNsTokenSource(key: key, keyID: keyID, teamID: teamID, clock: clock)
+        let source = APNsTokenSource(
+            key: key,
+            keyID: keyID,
+            teamID: teamID,
+            clock: clock.now
+        )
         apnsTokens[tokenKey] = source
         return source
     }
@@ -254,8 +259,13 @@ package final class ProviderDirectory: @unchecked Sendable {
     func makeFCMTokens(_ secret: JSONObject) throws -> (FCMCredential, AccessTokenSource) {
         let credential = try FCMCredential(secret: secret, tokenHosts: configuration.fcmTokenHosts)
         let timeout = configuration.requestTimeout
-        let tokens = AccessTokenSource(through: fcmTokenSlot, clock: clock, log: log) {
-            [clock] in try credential.tokenRequest(at: clock(), timeout: timeout)
+        let tokens = AccessTokenSource(
+            of: .fcm,
+            through: fcmTokenSlot,
+            clock: clock,
+            log: log
+        ) {
+            [clock] in try credential.tokenRequest(at: clock.now(), timeout: timeout)
         }
         return (credential, tokens)
     }
@@ -269,13 +279,13 @@ package final class ProviderDirectory: @unchecked Sendable {
             tokens: tokens,
             pool: fcmPool,
             timeout: timeout,
-            clock: clock
+            clock: clock.now
         )
     }
 
     func makeWNSTokens(_ secret: JSONObject) throws -> AccessTokenSource {
         let credential = try WNSCredential(secret: secret)
-        return AccessTokenSource(through: wnsTokenSlot, clock: clock, log: log) {
+        return AccessTokenSource(of: .wns, through: wnsTokenSlot, clock: clock, log: log) {
             [configuration] in credential.tokenRequest(configuration)
         }
     }
@@ -287,7 +297,7 @@ package final class ProviderDirectory: @unchecked Sendable {
             slot: wnsSlot,
             share: wnsShare,
             configuration: configuration,
-            clock: clock
+            clock: clock.now
         )
     }
 
@@ -314,7 +324,7 @@ package final class ProviderDirectory: @unchecked Sendable {
             isAuthenticated: credential != nil,
             channels: mpnsChannels,
             configuration: configuration,
-            clock: clock
+            clock: clock.now
         )
     }
 }

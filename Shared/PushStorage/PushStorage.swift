@@ -43,6 +43,7 @@
 package import Cryptography
 package import Observability
 package import Postgres
+package import PushCore
 
 /// One loop's door to the database.
 package final class PushDatabase: Sendable {
@@ -52,6 +53,9 @@ package final class PushDatabase: Sendable {
     let database: Database
     /// The fast path's. They are made when it first asks.
     private let singles: Database
+    /// Postgres' clock, measured by `run` and by each renewal of a session.
+    package let clock: DatabaseClock
+    private let hostIsAhead: Gauge?
     private let zoneNames = ZoneNames()
     private let saves: InstallationSaves
     private let fieldTypes = FieldTypes()
@@ -62,24 +66,36 @@ package final class PushDatabase: Sendable {
     ///   - configuration: How the database is reached.
     ///   - keys: The key ring, which opens the key of erased names. A program that erases needs it, and so
     ///     does one that writes later than what it writes about was done.
+    ///   - clock: What is measured; one for all databases of a process that are the same.
     ///   - loop: Where it runs.
     ///   - log: What is worth telling.
     ///   - metrics: Of the pool.
     package init(
         _ configuration: DatabaseConfiguration,
         keys: KeyRing? = nil,
+        clock: DatabaseClock = DatabaseClock(),
         on loop: PostgresLoop,
         log: Log = .disabled,
         metrics: Metrics? = nil
     ) {
         self.log = log
-        database = Database(configuration, keys: keys, on: loop, log: log, metrics: metrics)
+        self.clock = clock
+        hostIsAhead = metrics?.gauge(.postgresClockDifference)
+        database = Database(
+            configuration,
+            keys: keys,
+            clock: clock,
+            on: loop,
+            log: log,
+            metrics: metrics
+        )
         var ofSingles = configuration
         ofSingles.connections = Self.singlesConnections
         singles = Database(
             ofSingles,
             keys: keys,
             settings: IndexPlan.ofConnections,
+            clock: clock,
             on: loop,
             log: log,
             metrics: metrics
@@ -163,6 +179,9 @@ package final class PushDatabase: Sendable {
             ?? schemaWatch.notReadyReason
     }
 
+    /// What is wrong with this host's clock, or Postgres'; `nil`: nothing.
+    package func warning() -> String? { clock.warning }
+
     /// Waits until the schema can be used. Ends early only by cancellation.
     package func untilReady() async throws {
         while schemaWatch.notReadyReason != nil {
@@ -180,6 +199,7 @@ package final class PushDatabase: Sendable {
         while !Task.isCancelled {
             do {
                 let state = try await schema.state()
+                hostIsAhead?.set(Int(clock.hostIsAhead.wholeMilliseconds / 1000))
                 if case .tooNew(let error) = state { throw error }
                 if schemaWatch.update(state), let reason = state.notReadyReason {
                     log.info("waiting for the schema", [.reason: .string(reason)])

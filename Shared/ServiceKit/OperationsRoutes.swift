@@ -10,19 +10,27 @@ extension Router {
     }
 
     /// `GET /livez`: the process turns. `GET /readyz`: 200, or 503 with the name of each part that
-    /// is not ready; why it is not is told on a port of the operators' own only. `GET /metrics`:
+    /// is not ready. Why it is not, and what an operator should look at although it is, is told on a port of
+    /// the operators' own only. `GET /metrics`:
     /// Prometheus' text. Their access log is at debug.
     mutating func addOperations(_ runtime: ServiceRuntime) {
         let tellsReasons = runtime.operations.isApart
         on(.get, "/livez", logLevel: .debug) { _ in .text("ok\n") }
         on(.get, "/readyz", logLevel: .debug) { _ in
-            let problems = runtime.readiness.problems()
-            guard !problems.isEmpty else { return .json(["status": "ready"]) }
-            let list = problems.map { problem -> JSONValue in
-                guard tellsReasons else { return ["part": .string(problem.part)] }
-                return ["part": .string(problem.part), "reason": .string(problem.reason)]
+            func list(_ found: [(part: String, reason: String)]) -> JSONValue {
+                .array(
+                    found.map { item -> JSONValue in
+                        guard tellsReasons else { return ["part": .string(item.part)] }
+                        return ["part": .string(item.part), "reason": .string(item.reason)]
+                    }
+                )
             }
-            return .json(["status": "not ready", "notReady": .array(list)], status: 503)
+            let problems = runtime.readiness.problems()
+            var answer: JSONObject = ["status": problems.isEmpty ? "ready" : "not ready"]
+            if !problems.isEmpty { answer["notReady"] = list(problems) }
+            let warnings = tellsReasons ? runtime.readiness.warnings() : []
+            if !warnings.isEmpty { answer["warnings"] = list(warnings) }
+            return .json(.object(answer), status: problems.isEmpty ? 200 : 503)
         }
         on(.get, "/metrics", logLevel: .debug) { _ in
             var response = HTTPServerResponse.text(runtime.metrics.exposition())

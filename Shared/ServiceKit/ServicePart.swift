@@ -11,10 +11,14 @@ package protocol ServicePart: Sendable {
 
     /// Why the service should get no work now, for `/readyz`; `nil` when nothing is in the way.
     func notReadyReason() -> String?
+
+    /// What an operator should look at while the service goes on, for `/readyz`'s detail; `nil`: nothing.
+    func warning() -> String?
 }
 
 extension ServicePart {
     package func notReadyReason() -> String? { nil }
+    package func warning() -> String? { nil }
 }
 
 /// A part made of what a room offers, which knows nothing of services.
@@ -22,14 +26,17 @@ package struct Part: ServicePart {
     package let name: String
     private let body: @Sendable () async throws -> Void
     private let reason: @Sendable () -> String?
+    private let concern: @Sendable () -> String?
 
     package init(
         _ name: String,
         notReady reason: @escaping @Sendable () -> String? = { nil },
+        warning concern: @escaping @Sendable () -> String? = { nil },
         run body: @escaping @Sendable () async throws -> Void
     ) {
         self.name = name
         self.reason = reason
+        self.concern = concern
         self.body = body
     }
 
@@ -38,10 +45,11 @@ package struct Part: ServicePart {
     package init<Reason: Error & CustomStringConvertible>(
         _ name: String,
         notReady reason: @escaping @Sendable () -> String?,
+        warning concern: @escaping @Sendable () -> String? = { nil },
         endedBy: Reason.Type,
         run body: @escaping @Sendable () async throws -> Void
     ) {
-        self.init(name, notReady: reason) {
+        self.init(name, notReady: reason, warning: concern) {
             do {
                 try await body()
             } catch let error as Reason {
@@ -52,6 +60,7 @@ package struct Part: ServicePart {
 
     package func run() async throws { try await body() }
     package func notReadyReason() -> String? { reason() }
+    package func warning() -> String? { concern() }
 }
 
 /// An end of the service that its operator must hear of in words, with the exit code to use: 78
@@ -113,6 +122,14 @@ package final class Readiness: Sendable {
             return parts.compactMap { part in
                 part.notReadyReason().map { (part.name, $0) }
             }
+        }
+    }
+
+    /// Each part with something that an operator should look at; whether the service is ready is another
+    /// question.
+    package func warnings() -> [(part: String, reason: String)] {
+        lock.withLock { unsafe parts }.compactMap { part in
+            part.warning().map { (part.name, $0) }
         }
     }
 }

@@ -23,7 +23,8 @@ struct PushContextTests {
         let context = context(["alert": "plain", "alert-fr": "bonjour"])
         func text(_ locale: String?) throws -> String {
             String(
-                decoding: try context.payload(.apns, locale: locale, tellsID: false).body,
+                decoding: try context.payload(.apns, locale: locale, tellsID: false, at: .now())
+                    .body,
                 as: UTF8.self
             )
         }
@@ -39,9 +40,9 @@ struct PushContextTests {
         let long = JSONValue.string(String(repeating: "x", count: 5000))
         let context = context(["alert": "plain", "alert-fr": long])
         #expect(throws: RenderingError.self) {
-            try context.payload(.apns, locale: "fr", tellsID: false)
+            try context.payload(.apns, locale: "fr", tellsID: false, at: .now())
         }
-        _ = try context.payload(.apns, locale: "en", tellsID: false)
+        _ = try context.payload(.apns, locale: "en", tellsID: false, at: .now())
     }
 
     @Test("A device's own values are its own")
@@ -51,7 +52,8 @@ struct PushContextTests {
             let body = try context.payload(
                 .apns,
                 values: ["name": .string(name)],
-                tellsID: false
+                tellsID: false,
+                at: .now()
             ).body
             #expect(try JSONValue.parse(body)["aps"]?["alert"]?.string == text)
         }
@@ -124,7 +126,7 @@ struct PushContextTests {
     func tellsID() throws {
         let request = PushRequest(audience: .installations(.init()), data: ["alert": "x"])
         func told(_ context: PushContext, _ tellsID: Bool) throws -> String? {
-            let body = try context.payload(.apns, tellsID: tellsID).body
+            let body = try context.payload(.apns, tellsID: tellsID, at: .now()).body
             return try JSONValue.parse(body)["pushId"]?.string
         }
         let own = context(["alert": "x"])
@@ -140,6 +142,8 @@ struct PushContextTests {
 
     @Test("A push without a record renders nothing")
     func noRecord() {
-        #expect(throws: RenderingError.self) { try context(nil).payload(.apns, tellsID: false) }
+        #expect(throws: RenderingError.self) {
+            try context(nil).payload(.apns, tellsID: false, at: .now())
+        }
     }
 }

@@ -24,7 +24,7 @@ struct RowBacklogsTests {
             let session = WorkSession()
             session.begin(1)
             room = FlightRoom(total: total, session: session) { _ in }
-            backlogs = RowBacklogs(room: room, loop: loop)
+            backlogs = RowBacklogs(room: room, clock: DatabaseClock(), loop: loop)
         }
 
         func start() {

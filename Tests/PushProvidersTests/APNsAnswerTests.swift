@@ -45,7 +45,7 @@ private let now = Instant(seconds: 1_700_000_000)
             Row(
                 status: 403,
                 reason: "ExpiredProviderToken",
-                outcome: later,
+                outcome: .notSent,
                 reaction: .renewToken
             ),
             Row(

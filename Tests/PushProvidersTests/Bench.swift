@@ -18,6 +18,7 @@ struct Bench {
     init(
         _ server: LocalServer,
         _ loop: EventLoop,
+        _ clock: DatabaseClock,
         _ change: (inout ProviderConfiguration) -> Void
     ) throws {
         var configuration = ProviderConfiguration()
@@ -34,7 +35,7 @@ struct Bench {
         change(&configuration)
         self.server = server
         self.loop = loop
-        directory = try ProviderDirectory(configuration, on: loop)
+        directory = try ProviderDirectory(configuration, on: loop, clock: clock)
     }
 
     func send(
@@ -74,6 +75,7 @@ struct Bench {
     static func run(
         streams: Int = 100,
         requestsClientCertificate: Bool = false,
+        clock: DatabaseClock = DatabaseClock(),
         change: (inout ProviderConfiguration) -> Void = { _ in },
         handler: @escaping LocalServer.Handler,
         _ body: (Bench) async throws -> Void
@@ -83,7 +85,7 @@ struct Bench {
             requestsClientCertificate: requestsClientCertificate,
             handler: handler
         ) { server, loop in
-            let bench = try Bench(server, loop, change)
+            let bench = try Bench(server, loop, clock, change)
             let result: Result<Void, any Error>
             do {
                 try await body(bench)

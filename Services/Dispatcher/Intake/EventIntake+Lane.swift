@@ -30,7 +30,7 @@ extension EventIntake {
     ) async -> Entered? {
         var entered = Entered()
         var fresh: [LaneEvent] = []
-        let acceptedAt = Instant.now()
+        let acceptedAt = database.clock.now()
         for item in items {
             let push = NewPush(item, acceptedAt: acceptedAt)
             guard push.isForFewDevices else {

@@ -110,7 +110,7 @@ actor EventIntake: ServicePart {
             let fetchedAt = ContinuousClock.now
             engine.meters.stages.fetched(
                 batch.records.lazy.map(\.timestampMilliseconds),
-                at: .now()
+                at: database.clock.now()
             )
             await engine.promiseRoom(for: batch.records.count)
             if await handle(batch.records, fetchedAt: fetchedAt) { await consumer.finished(batch) }
@@ -126,7 +126,7 @@ actor EventIntake: ServicePart {
     ) async -> Bool {
         var batch = EventBatch(
             records.map(IncomingRecord.init),
-            now: .now(),
+            now: database.clock.now(),
             topics: topics,
             digest: sha256
         )
@@ -231,7 +231,7 @@ actor EventIntake: ServicePart {
                 continue
             }
             do {
-                let acceptedAt = Instant.now()
+                let acceptedAt = database.clock.now()
                 let result = try await database.intake.plan(
                     session: session,
                     portion.items.map { NewPush($0, acceptedAt: acceptedAt) },

@@ -213,7 +213,8 @@ actor AudiencePlanner: ServicePart {
             var entry: JSONObject = ["count": .integer(Int64(count))]
             do throws(RenderingError) {
                 entry["payload"] = .object(
-                    try context.payload(platform, tellsID: tellsID).shown
+                    try context.payload(platform, tellsID: tellsID, at: database.clock.now())
+                        .shown
                 )
             } catch {
                 entry["error"] = .string(error.description)

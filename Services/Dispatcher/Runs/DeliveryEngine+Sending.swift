@@ -114,7 +114,7 @@ extension DeliveryEngine {
     }
 
     private func begin(_ deliveries: [OwnedDelivery], isFirst: Bool) {
-        let (now, time) = (Instant.now(), SteadyInstant.now().milliseconds)
+        let (now, time) = (clock.now(), SteadyInstant.now().milliseconds)
         var ready: [OwnedDelivery] = []
         ready.reserveCapacity(deliveries.count)
         for owned in deliveries {
@@ -187,7 +187,8 @@ extension DeliveryEngine {
                 locale: delivery.locale,
                 values: delivery.values,
                 badge: delivery.badge,
-                tellsID: credentials.tellsPushIDs(delivery.app)
+                tellsID: credentials.tellsPushIDs(delivery.app),
+                at: now
             )
         } catch {
             return ends(.settle(.failed), "\(error)")
@@ -242,7 +243,7 @@ extension DeliveryEngine {
         repeatOverwrites: Bool,
         after duration: Duration
     ) {
-        let now = Instant.now()
+        let now = clock.now()
         owned.health.backlog.answered()
         // Its row goes back with the session, uncounted.
         if session.hasEnded { return meters.inFlight.add(-1) }

@@ -49,6 +49,7 @@ actor DeliveryEngine: ServicePart {
     nonisolated let portion: Int
     let credentials: CredentialDirectory
     let log: Log
+    nonisolated let clock: DatabaseClock
     nonisolated let meters: DeliveryMeters
     nonisolated let session = WorkSession()
     nonisolated let flight: FlightRoom
@@ -80,6 +81,7 @@ actor DeliveryEngine: ServicePart {
     ) {
         loop = runtime.mainLoop
         log = runtime.log
+        clock = database.clock
         self.credentials = credentials
         meters = DeliveryMeters(runtime.metrics)
         drainLimit = configuration.shutdownGrace * 0.75
@@ -87,7 +89,7 @@ actor DeliveryEngine: ServicePart {
         flight = FlightRoom(total: configuration.inFlight, session: session) {
             bells[$0.rawValue].ring()
         }
-        backlogs = RowBacklogs(room: flight, loop: loop)
+        backlogs = RowBacklogs(room: flight, clock: clock, loop: loop)
         healths = ProviderHealths(
             backlogLimit: portion,
             share: flight.budget.perClient,
@@ -130,6 +132,7 @@ actor DeliveryEngine: ServicePart {
             session: session,
             credentials: credentials,
             policy: policy,
+            clock: clock,
             meters: meters
         )
         memberRows = MemberRows(inHand: inHand, recorder: recorder, meters: meters)
@@ -139,7 +142,7 @@ actor DeliveryEngine: ServicePart {
     private nonisolated func connect() {
         flight.isPressed = { [backlogs] in backlogs.isPressed }
         backlogs.onReady = { [weak self] rows in
-            self?.assumeIsolated { $0.send(rows, .now()) }
+            self?.assumeIsolated { $0.send(rows, $0.clock.now()) }
         }
         backlogs.onHandBack = { [weak self] owned, due, now in
             self?.assumeIsolated { $0.giveBack(owned, at: due, now) }

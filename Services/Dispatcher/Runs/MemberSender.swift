@@ -18,6 +18,7 @@ final class MemberSender: @unchecked Sendable {
     private let session: WorkSession
     private let credentials: CredentialDirectory
     private let policy: OutcomePolicy
+    private let clock: DatabaseClock
     private let meters: DeliveryMeters
     private var random = FastRandom()
     /// Slots were given back.
@@ -28,12 +29,14 @@ final class MemberSender: @unchecked Sendable {
         session: WorkSession,
         credentials: CredentialDirectory,
         policy: OutcomePolicy,
+        clock: DatabaseClock,
         meters: DeliveryMeters
     ) {
         self.room = room
         self.session = session
         self.credentials = credentials
         self.policy = policy
+        self.clock = clock
         self.meters = meters
     }
 
@@ -48,7 +51,7 @@ final class MemberSender: @unchecked Sendable {
         -> MembersSent
     {
         guard credentials.isLoaded(run.app) else { return MembersSent(stop: .unready) }
-        let now = Instant.now()
+        let now = clock.now()
         let range = first..<first + members.count
         var sent = MembersSent()
         var slots = MemberSlots()
@@ -137,7 +140,7 @@ final class MemberSender: @unchecked Sendable {
         let index =
             routes.index(of: member, variant)
             ?? routes.add(
-                makeRoute(for: member.delivery, variant, of: run, health, room: routes.room)
+                makeRoute(for: member.delivery, variant, of: run, health, now, room: routes.room)
             )
         let route = routes.all[index]
         let payload: RenderedPayload
@@ -182,6 +185,7 @@ final class MemberSender: @unchecked Sendable {
         _ variant: String?,
         of run: Source,
         _ health: OwnedDelivery.Health,
+        _ now: Instant,
         room: Int
     ) -> MemberRoute {
         let topic = delivery.apnsTopic ?? run.context.apnsTopic
@@ -195,7 +199,8 @@ final class MemberSender: @unchecked Sendable {
                 let template = try run.context.template(
                     platform,
                     variant: variant,
-                    tellsID: credentials.tellsPushIDs(delivery.app)
+                    tellsID: credentials.tellsPushIDs(delivery.app),
+                    at: now
                 )
                 way = .client(client, template)
             } catch {
@@ -242,7 +247,7 @@ final class MemberSender: @unchecked Sendable {
             return onFreed()
         }
         guard let member = run.member(at: position) else { return }
-        let now = Instant.now()
+        let now = clock.now()
         let heard = health.heard(
             answer.outcome,
             about: member.delivery,

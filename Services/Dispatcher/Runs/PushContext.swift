@@ -112,12 +112,14 @@ final class PushContext: @unchecked Sendable {
     ///   - platform: Whose form it gets.
     ///   - variant: As `variant(for:_:)` chose it.
     ///   - tellsID: Whether its app wants devices to know the push's id.
+    ///   - now: The time, for a device's template that has an end.
     /// - Returns: What the devices of this platform and language share.
     /// - Throws: `RenderingError` when there is nothing to send to such a device, or too much.
     func template(
         _ platform: Platform,
         variant: String?,
-        tellsID: Bool
+        tellsID: Bool,
+        at now: Instant
     ) throws(RenderingError) -> PayloadTemplate {
         let form = Form(platform: platform, variant: variant, tellsID: tellsID && mayTellID)
         if let known = templates[form] { return try known.get() }
@@ -136,7 +138,7 @@ final class PushContext: @unchecked Sendable {
             }
             var filled = request
             filled.native = try DeviceTemplate(stored: variant ?? "")
-                .native(for: platform, send.properties, now: .now())
+                .native(for: platform, send.properties, now: now)
             return try PayloadTemplate.render(filled, pushID: pushID, for: platform)
         }
         if templates.count >= Self.maximumTemplates {
@@ -161,6 +163,7 @@ final class PushContext: @unchecked Sendable {
     ///   - values: What the push's placeholders stand for; `nil`: their fallbacks.
     ///   - badge: Its installation's, as the push left it.
     ///   - tellsID: Whether its app wants devices to know the push's id.
+    ///   - now: The time.
     /// - Returns: What is sent, but for the token.
     /// - Throws: `RenderingError` when there is nothing to send to this device, or too much.
     func payload(
@@ -168,10 +171,15 @@ final class PushContext: @unchecked Sendable {
         locale: String? = nil,
         values: JSONObject? = nil,
         badge: Int? = nil,
-        tellsID: Bool
+        tellsID: Bool,
+        at now: Instant
     ) throws(RenderingError) -> RenderedPayload {
-        try template(platform, variant: variant(for: locale, values), tellsID: tellsID)
-            .payload(values: values, badge: badge)
+        try template(
+            platform,
+            variant: variant(for: locale, values),
+            tellsID: tellsID,
+            at: now
+        ).payload(values: values, badge: badge)
     }
 
     /// The same on every attempt.

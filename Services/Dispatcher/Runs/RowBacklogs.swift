@@ -11,6 +11,7 @@ final class RowBacklogs: @unchecked Sendable {
     private static let tick: Duration = .milliseconds(100)
 
     private let room: FlightRoom
+    private let clock: DatabaseClock
     private let loop: EventLoop
     /// Those for which rows wait.
     private var waited: [OwnedDelivery.Health] = []
@@ -20,8 +21,9 @@ final class RowBacklogs: @unchecked Sendable {
     /// Takes one that waits here no longer, with when it is due, and the time now.
     var onHandBack: (OwnedDelivery, Instant, Instant) -> Void = { _, _, _ in }
 
-    init(room: FlightRoom, loop: EventLoop) {
+    init(room: FlightRoom, clock: DatabaseClock, loop: EventLoop) {
         self.room = room
+        self.clock = clock
         self.loop = loop
     }
 
@@ -71,7 +73,7 @@ final class RowBacklogs: @unchecked Sendable {
 
     private func turn() {
         timer = nil
-        let (time, now) = (SteadyInstant.now().milliseconds, Instant.now())
+        let (time, now) = (SteadyInstant.now().milliseconds, clock.now())
         for health in waited {
             let rows = health.backlog.takeOverdue(at: time)
             room.budget.releaseWaiting(health.client, rows.count)
@@ -86,7 +88,7 @@ final class RowBacklogs: @unchecked Sendable {
 
     /// A stop sends nothing more: what waits is due for whoever is there.
     func handBackAll() {
-        let now = Instant.now()
+        let now = clock.now()
         for health in waited {
             let rows = health.backlog.take(health.backlog.count)
             room.budget.releaseWaiting(health.client, rows.count)

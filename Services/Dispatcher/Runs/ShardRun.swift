@@ -255,7 +255,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     }
 
     private func giveBackUnread() {
-        close(dueAt: Instant.now().adding(milliseconds: UnreadableShard.waitMilliseconds))
+        close(dueAt: engine.clock.now().adding(milliseconds: UnreadableShard.waitMilliseconds))
     }
 
     private func endUnread() async {
@@ -283,7 +283,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
             now - lastProgress >= Self.stallWait
         {
             environment.log.debug("shard stands still", details)
-            close(dueAt: Instant.now().adding(milliseconds: 1000))
+            close(dueAt: engine.clock.now().adding(milliseconds: 1000))
         }
     }
 

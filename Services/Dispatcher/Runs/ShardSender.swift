@@ -180,7 +180,7 @@ actor ShardSender: ServicePart {
         guard await engine.workingSession != nil, runs.count < limit,
             let due = try await database.shards.nextDue()
         else { return Self.idleWait }
-        let wait = due.milliseconds - Instant.now().milliseconds
+        let wait = due.milliseconds - database.clock.now().milliseconds
         // What is due and could not be claimed is another's in this moment.
         return min(Self.idleWait, .milliseconds(max(wait, 100)))
     }

@@ -25,7 +25,7 @@ struct StrayKeeping: ServicePart {
                 let owned = try await database.due.owned(session: session)
                 let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
                 guard !strays.isEmpty else { continue }
-                let now = Instant.now()
+                let now = database.clock.now()
                 let returned = try await database.recording.postpone(
                     session: session,
                     owned.filter { strays.contains($0.key) }.map { delivery in

@@ -66,9 +66,9 @@ actor SyncRinger: ServicePart {
     func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
         await worker.run {
-            let topics = topics
+            let (topics, clock) = (topics, database.clock)
             let round = try await database.syncWindows.ring(limit: Self.windows) { told in
-                SyncPush(told).records(at: .now(), topics, digest: sha256)
+                SyncPush(told).records(at: clock.now(), topics, digest: sha256)
             }
             meters.joined.add(round.joined)
             meters.pushed.add(round.pushed)
@@ -76,7 +76,7 @@ actor SyncRinger: ServicePart {
             let ofBulk = try await database.syncWindows.goOnWithBulk(
                 limit: Self.datasetsOfBulk
             ) { told in
-                SyncPush(told).records(at: .now(), topics, digest: sha256)
+                SyncPush(told).records(at: clock.now(), topics, digest: sha256)
             }
             if let ofBulk { meters.pushed.add(ofBulk) }
             let isMore = ofBulk != nil || round.windows == Self.windows

@@ -107,10 +107,11 @@ extension AzureSurface {
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
         let text = request.header("servicebusnotification-scheduletime")
-        guard let time = text.flatMap({ HubTime.instant($0, now: .now()) }) else {
+        let now = database.clock.now()
+        guard let time = text.flatMap({ HubTime.instant($0, now: now) }) else {
             throw AzureError("ServiceBusNotification-ScheduleTime must be an ISO 8601 time")
         }
-        guard time <= Instant.now().adding(milliseconds: Self.maximumLead) else {
+        guard time <= now.adding(milliseconds: Self.maximumLead) else {
             throw AzureError("ServiceBusNotification-ScheduleTime lies more than 7 days ahead")
         }
         for name in ["direct", "test"] where request.isSwitchedOn(name) {
@@ -191,7 +192,7 @@ extension AzureSurface {
         )
         var found: [String] = []
         for request in requests {
-            let parsed = try PushRequest.parse(request.object, now: .now())
+            let parsed = try PushRequest.parse(request.object, now: database.clock.now())
             guard case .installations(let selectors) = parsed.audience, !selectors.selectsNobody
             else { continue }
             let valid = Where.field(WherePath(segments: ["valid"]), .equal(.bool(true)))

@@ -35,7 +35,7 @@ struct PushOperations: Sendable {
             body,
             event,
             tellsID: caller.tellsPushIDs,
-            now: .now()
+            now: acceptance.clock.now()
         )
         try caller.requireAskable(judged.audience)
         try caller.countPush()
@@ -60,7 +60,7 @@ struct PushOperations: Sendable {
         caller: Caller
     ) async throws -> PushStore.AcceptedGroup {
         guard caller.mayPush else { throw ObjectError.masterKeyNeeded(for: "Sending a push") }
-        let now = Instant.now()
+        let now = acceptance.clock.now()
         let judged = try requests.map { request in
             let event = PushAcceptance.Event(
                 app: caller.appID,

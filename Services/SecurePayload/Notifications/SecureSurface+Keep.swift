@@ -128,7 +128,7 @@ extension SecureSurface {
         _ id: String,
         of app: String
     ) async throws -> (NewSecurePayload, SecureRing) {
-        let expiresAt = Instant.now().adding(milliseconds: Int64(wanted.lifetimeSeconds) * 1000)
+        let expiresAt = database.clock.now().adding(.seconds(wanted.lifetimeSeconds))
         var ring = SecureRing(
             id: id,
             identity: wanted.identity,
@@ -199,7 +199,7 @@ extension SecureSurface {
                     id: ring.eventID
                 ),
                 tellsID: false,
-                now: .now()
+                now: database.clock.now()
             )
         } catch let error as PushRequestError {
             throw SecureRequestError(error.description)

@@ -22,10 +22,16 @@ struct APNsAnswer: Equatable {
     var answer: ProviderAnswer
     var reaction = Reaction.none
 
+    /// Whether APNs refuses the time in our token: an answer to each push, and the fault of none.
+    var isOfTheClock: Bool { answer.status == 403 && answer.outcome == .notSent }
+
+    /// Classifies an answer. APNs has one word for a token from the future and for one of another's key: it is
+    /// the clock's fault where `clockIsInDoubt`, as this host's and Postgres' disagree.
     static func classify(
         _ response: HTTPResponse,
         environmentIsExplicit: Bool,
         topicIsExplicit: Bool,
+        clockIsInDoubt: Bool = false,
         at now: Instant
     ) -> APNsAnswer {
         if response.status == 200 {
@@ -45,7 +51,8 @@ struct APNsAnswer: Equatable {
             timestamp: diedAt(body?["timestamp"], now),
             retryAfter: response.retryAfter(at: now),
             environmentIsExplicit: environmentIsExplicit,
-            topicIsExplicit: topicIsExplicit
+            topicIsExplicit: topicIsExplicit,
+            clockIsInDoubt: clockIsInDoubt
         )
         return APNsAnswer(
             answer: ProviderAnswer(
@@ -79,7 +86,8 @@ struct APNsAnswer: Equatable {
         timestamp: Int64?,
         retryAfter: Duration?,
         environmentIsExplicit: Bool,
-        topicIsExplicit: Bool
+        topicIsExplicit: Bool,
+        clockIsInDoubt: Bool
     ) -> (ProviderOutcome, Reaction) {
         switch (status, reason) {
         case (400, "BadDeviceToken"):
@@ -91,7 +99,8 @@ struct APNsAnswer: Equatable {
         case (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"):
             (.misconfigured, .none)
         case (400, "IdleTimeout"): (.unavailable(retryAfter: retryAfter), .changeConnection)
-        case (403, "ExpiredProviderToken"): (.unavailable(retryAfter: retryAfter), .renewToken)
+        case (403, "ExpiredProviderToken"): (.notSent, .renewToken)
+        case (403, "InvalidProviderToken") where clockIsInDoubt: (.notSent, .changeConnection)
         case (403, "UnrelatedKeyIdInToken"): (.misconfigured, .changeConnectionAndRepeat)
         case (401, _), (403, _): (.misconfigured, .none)
         case (410, _): (.unregistered(since: timestamp), .none)

@@ -38,7 +38,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private let tokens: APNsTokenSource?
     private let pool: HTTP2Pool
     private let timeout: Duration
-    private let clock: () -> Instant
+    private let clock: DatabaseClock
     private var heads: RequestHeads
     private var form: Form?
     private var isClosed = false
@@ -53,14 +53,14 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     ///   - pool: To the origin, and this client's alone: APNs binds a connection to a team, a key
     ///     and their topics.
     ///   - timeout: From hand-over to answer.
-    ///   - clock: Judges `Retry-After`.
+    ///   - clock: Judges `Retry-After`, and hears when APNs refuses a token for its time.
     init(
         _ credential: APNsCredential,
         origin: HTTP2Origin,
         tokens: APNsTokenSource?,
         pool: HTTP2Pool,
         timeout: Duration,
-        clock: @escaping () -> Instant
+        clock: DatabaseClock
     ) {
         self.credential = credential
         self.tokens = tokens
@@ -214,12 +214,14 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
                 response.whole,
                 environmentIsExplicit: notification.target.environmentIsExplicit,
                 topicIsExplicit: notification.apnsTopicIsExplicit,
-                at: clock()
+                clockIsInDoubt: clock.isInDoubt,
+                at: clock.now()
             )
             let mayRepeat = !isRepeat && !isClosed && batch.round == withdrawals
             if react(classified, response.connection, bearer), mayRepeat {
                 start(batch, [index], isRepeat: true)
             } else {
+                if classified.isOfTheClock { clock.refused(by: .apns) }
                 finish(batch, index, classified.answer)
             }
         }

@@ -1,6 +1,7 @@
 import Cryptography
 import Observability
 import Postgres
+import PushCore
 
 /// How the database is reached.
 package struct DatabaseConfiguration: Sendable {
@@ -41,17 +42,20 @@ package struct DatabaseConfiguration: Sendable {
 final class Database: Sendable {
     let pool: PostgresPool
     let erasureKey: ErasureKey
+    let clock: DatabaseClock
     private let questions: QueryGate
 
     init(
         _ configuration: DatabaseConfiguration,
         keys: KeyRing?,
         settings: [(name: String, value: String)] = [],
+        clock: DatabaseClock,
         on loop: PostgresLoop,
         log: Log,
         metrics: Metrics?
     ) {
         erasureKey = ErasureKey(keys)
+        self.clock = clock
         questions = QueryGate(limit: configuration.connections / 2)
         pool = PostgresPool(
             PostgresConfiguration(
@@ -81,6 +85,19 @@ final class Database: Sendable {
         } catch let error as PostgresError {
             throw StorageError(error)
         }
+    }
+
+    /// One statement whose first row has Postgres' time as `now`: it measures the clock.
+    func executeMeasuring(
+        _ sql: String,
+        _ parameters: [PostgresValue] = []
+    ) async throws -> PostgresResult {
+        let asked = SteadyInstant.now()
+        let result = try await execute(sql, parameters)
+        if let row = result.first {
+            clock.measured(try row.instant("now"), asked: asked, answered: .now())
+        }
+        return result
     }
 
     /// One statement that holds a client's condition: on a connection of its own, of which others

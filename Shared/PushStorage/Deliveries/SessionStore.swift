@@ -22,10 +22,11 @@ package struct SessionStore: Sendable {
     /// - Returns: The session's id.
     /// - Throws: `StorageError`.
     package func open(name: String, connections: String? = nil) async throws -> Int {
-        let result = try await database.execute(
+        let result = try await database.executeMeasuring(
             """
             INSERT INTO dispatchers (name, lease_until, connections)
-            VALUES ($1, clock_timestamp() + make_interval(secs => $2), $3) RETURNING id
+            VALUES ($1, clock_timestamp() + make_interval(secs => $2), $3)
+            RETURNING id, clock_timestamp() AS now
             """,
             [.text(name), .integer(Self.leaseSeconds), .optional(text: connections)]
         )
@@ -37,10 +38,10 @@ package struct SessionStore: Sendable {
 
     /// - Returns: False where the session is gone: another dispatcher took it for dead.
     package func heartbeat(_ session: Int) async throws -> Bool {
-        try await database.execute(
+        try await database.executeMeasuring(
             """
             UPDATE dispatchers SET lease_until = clock_timestamp() + make_interval(secs => $2)
-            WHERE id = $1
+            WHERE id = $1 RETURNING clock_timestamp() AS now
             """,
             [.integer(session), .integer(Self.leaseSeconds)]
         ).affectedRows == 1

@@ -38,6 +38,7 @@ extension ShardStore {
                     of: shard,
                     session: session,
                     held,
+                    at: database.clock.now(),
                     transaction
                 )
             }
@@ -333,12 +334,13 @@ extension ShardStore {
         of shard: ClaimedShard,
         session: Int,
         _ held: Held,
+        at now: Instant,
         _ transaction: PostgresTransaction
     ) async throws {
         guard let day = Instant(iso8601: shard.day + "T00:00Z") else {
             throw StorageError(.corrupt, "a shard's day is no date")
         }
-        let now = Instant.now().microseconds
+        let now = now.microseconds
         var constant = CopyCells()
         constant.date(day.microseconds)
         guard constant.uuid(shard.pushID) else {

@@ -32,6 +32,13 @@ package struct FewDevicesStore: Sendable {
             let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
             let results = try await database.execute([known] + audience.statements)
             let found = try KnownEvents(results[0])
+            // What a row says of its push counts, and is not computed again.
+            let pushes = pushes.map { push in
+                guard let times = found.times[push.id] else { return push }
+                var push = push
+                push.expiresAt = times.expiresAt
+                return push
+            }
             // The days are Postgres', not this machine's.
             guard found.now.day == day.day else {
                 day = found.now
@@ -40,10 +47,12 @@ package struct FewDevicesStore: Sendable {
             return try audience.deliveries(results.dropFirst(), of: pushes, at: found.now)
                 .enumerated()
                 .map { place, deliveries in
-                    let isKnown = found.isKnown[pushes[place].id]
-                    if isKnown == true { return .known }
-                    guard deliveries.count <= NewPush.fewDevices else { return .many }
-                    return .new(deliveries, at: found.now, hasRow: isKnown != nil)
+                    let id = pushes[place].id
+                    if found.isKnown[id] == true { return .known }
+                    guard deliveries.count <= NewPush.fewDevices,
+                        found.times[id]?.releaseAt == nil
+                    else { return .many }
+                    return .new(deliveries, at: found.now, hasRow: found.times[id] != nil)
                 }
         }
     }
@@ -52,13 +61,14 @@ package struct FewDevicesStore: Sendable {
     // comes first: whom they go to is asked after it, and an erasure in between is seen by whoever writes.
     private static func knownSQL(_ days: EventDays) -> String {
         """
-        SELECT now() AS now, NULL::uuid AS id, NULL::boolean AS is_known
+        SELECT now() AS now, NULL::uuid AS id, NULL::boolean AS is_known,
+            NULL::timestamptz AS release_at, NULL::timestamptz AS expires_at
         UNION ALL
-        SELECT now(), e.id, true FROM event_pushes e
+        SELECT now(), e.id, true, NULL, NULL FROM event_pushes e
         WHERE e.id = ANY ($1::uuid[]) AND \(days.sql(of: "e"))
         UNION ALL
         SELECT now(), p.id, NOT (p.status = \(PushStatus.queued.sql)
-            AND p.planned_until IS NULL AND p.release_at IS NULL)
+            AND p.planned_until IS NULL), p.release_at, p.expires_at
         FROM pushes p WHERE p.id = ANY ($1::uuid[])
         """
     }
@@ -87,6 +97,8 @@ struct EventDays {
 private struct KnownEvents {
     /// By push: false where HTTP accepted it, and nothing else was done.
     private(set) var isKnown: [String: Bool] = [:]
+    /// What the rows of those say: when they are released, if they wait at all, and when they expire.
+    private(set) var times: [String: (releaseAt: Instant?, expiresAt: Instant?)] = [:]
     /// Postgres' time.
     private(set) var now = Instant(milliseconds: 0)
 
@@ -97,6 +109,8 @@ private struct KnownEvents {
             now = try row.instant("now")
             guard let id = try row.uuidOrNil("id") else { continue }
             isKnown[id] = try row.boolean("is_known") || isKnown[id] ?? false
+            guard isKnown[id] == false else { continue }
+            times[id] = (try row.instantOrNil("release_at"), try row.instantOrNil("expires_at"))
         }
     }
 }

@@ -82,7 +82,8 @@ package struct IntakeStore: Sendable {
 // MARK: One transaction's steps
 
 extension IntakeStore {
-    /// - Returns: Those whose events were not known.
+    /// - Returns: Those whose events were not known. What HTTP accepted has its times in its row, by Postgres'
+    ///   clock as it was then: they hold, and are not computed again.
     private static func insertKeys(
         _ pushes: [NewPush],
         _ transaction: PostgresTransaction
@@ -90,19 +91,40 @@ extension IntakeStore {
         let byKey = pushes.sorted {
             ($0.app, $0.eventSource, $0.eventID) < ($1.app, $1.eventSource, $1.eventID)
         }
-        let keys = try await transaction.execute(
-            """
-            INSERT INTO event_keys (app, source, id, push_id)
-            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[])
-            ON CONFLICT DO NOTHING RETURNING push_id
-            """,
-            [
-                .textArray(byKey.map(\.app)), .textArray(byKey.map(\.eventSource)),
-                .textArray(byKey.map(\.eventID)), .uuidArray(byKey.map(\.id)),
-            ]
-        )
-        let fresh = Set(try keys.rows.map { try $0.uuid("push_id") })
-        return pushes.filter { fresh.contains($0.id) }
+        let results = try await transaction.pipeline([
+            (
+                """
+                INSERT INTO event_keys (app, source, id, push_id)
+                SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[])
+                ON CONFLICT DO NOTHING RETURNING push_id
+                """,
+                [
+                    .textArray(byKey.map(\.app)), .textArray(byKey.map(\.eventSource)),
+                    .textArray(byKey.map(\.eventID)), .uuidArray(byKey.map(\.id)),
+                ]
+            ),
+            (
+                """
+                SELECT id, release_at, expires_at FROM pushes
+                WHERE id = ANY ($1::uuid[]) AND status = \(PushStatus.queued.sql)
+                """,
+                [.uuidArray(pushes.map(\.id))]
+            ),
+        ])
+        let fresh = Set(try results[0].rows.map { try $0.uuid("push_id") })
+        var accepted: [String: (releaseAt: Instant?, expiresAt: Instant?)] = [:]
+        for row in results[1].rows {
+            accepted[try row.uuid("id")] = (
+                try row.instantOrNil("release_at"), try row.instantOrNil("expires_at")
+            )
+        }
+        return pushes.filter { fresh.contains($0.id) }.map { push in
+            var push = push
+            if let row = accepted[push.id] {
+                (push.releaseAt, push.expiresAt) = (row.releaseAt, row.expiresAt)
+            }
+            return push
+        }
     }
 
     /// Writes pushes with the books that their direct audiences should come to: nearly always they
@@ -132,8 +154,6 @@ extension IntakeStore {
                     release_at, expected, is_conditional)
             ON CONFLICT (id) DO UPDATE SET \(PushBooks.arrivalOfQueued), planned_until = now(),
                 lane = excluded.lane, is_conditional = excluded.is_conditional,
-                release_at = coalesce(excluded.release_at, pushes.release_at),
-                schedule_id = coalesce(pushes.schedule_id, excluded.schedule_id),
                 updated_at = now()
             WHERE pushes.status = \(PushStatus.queued.sql)
             RETURNING id

@@ -18,8 +18,8 @@ struct SchemaStore: Sendable {
     private static let lockKey = "hashtextextended('carillon ' || current_schema(), 0)"
 
     func state() async throws -> SchemaState {
-        let known = try await database.execute(
-            "SELECT to_regclass('carillon_schema') IS NOT NULL AS known"
+        let known = try await database.executeMeasuring(
+            "SELECT to_regclass('carillon_schema') IS NOT NULL AS known, clock_timestamp() AS now"
         )
         guard try known.first?.boolean("known") == true else { return .missing }
         let result = try await database.execute(
