@@ -152,6 +152,7 @@ struct Doctor {
             let database = try context.bareDatabase()
             let state = try await database.schemaState()
             found("postgres", .ok, "reachable")
+            found(Self.judge(hostIsAhead: database.clock.hostIsAhead))
             if case .usable(let version) = state {
                 found("schema", .ok, "version \(version)")
                 return database
@@ -280,6 +281,34 @@ struct Doctor {
             "dispatchers",
             dispatchers == 0 ? .warning : .ok,
             dispatchers == 0 ? "none is running: nothing is sent" : "\(dispatchers) running"
+        )
+        found(Self.judge(oldestInPlanning: try await database.planning.oldestAge()))
+    }
+
+    /// This command runs where the services do, as a rule.
+    static func judge(hostIsAhead: Duration) -> Finding {
+        guard DatabaseClock.isTooMuch(hostIsAhead) else {
+            return Finding(name: "clock", status: .ok, detail: "as Postgres'")
+        }
+        return Finding(
+            name: "clock",
+            status: .warning,
+            detail: "\(DatabaseClock.text(hostIsAhead: hostIsAhead)): keep both by NTP"
+        )
+    }
+
+    static func judge(oldestInPlanning age: Duration?) -> Finding {
+        guard let age else {
+            return Finding(name: "planning", status: .ok, detail: "no push waits to be planned")
+        }
+        let isLate = age > PlanningStore.longestWait
+        let detail = "the oldest push that waits to be planned is \(age.components.seconds) s old"
+        return Finding(
+            name: "planning",
+            status: isLate ? .warning : .ok,
+            detail: isLate
+                ? "\(detail): see it in carillon push list; run more dispatchers if pushes with a condition"
+                    + " come faster than they are planned" : detail
         )
     }
 }

@@ -62,7 +62,8 @@ struct DispatcherWork {
             bell: bells.schedules,
             runtime: runtime
         ) { bells.ringForReleased() }
-        claiming = planners + [sender] + sweepers + [releaser]
+        let age = PlanningAge(database: database, runtime: runtime)
+        claiming = planners + [age, sender] + sweepers + [releaser]
         notifications = Notifications(
             database: database,
             credentials: credentials,

@@ -197,6 +197,11 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Scheduled pushes whose time came."
     )
+    package static let pushPlanningAge = Metric(
+        "push_planning_oldest_age_seconds",
+        .gauge,
+        "Age of the oldest push whose audience is not planned yet; 0: none waits."
+    )
     package static let pushDeadLetters = Metric(
         "push_dead_letters_total",
         .counter,

@@ -63,13 +63,7 @@ extension PlanningStore {
     // Apps are found one by one in the index, as with shards. Others may be taking the same ones:
     // hence several of each, which are looked at again once they are locked.
     private static let claimSQL = """
-        WITH RECURSIVE apps AS (
-            (SELECT app FROM pushes WHERE is_planning ORDER BY app LIMIT 1)
-            UNION ALL
-            SELECT (SELECT p.app FROM pushes p WHERE p.is_planning AND p.app > a.app
-                ORDER BY p.app LIMIT 1)
-            FROM apps a WHERE a.app IS NOT NULL
-        ), candidates AS (
+        WITH RECURSIVE \(apps), candidates AS (
             SELECT c.*, coalesce(t.turn, 0) AS turn
             FROM apps a
             LEFT JOIN unnest($3::text[], $4::bigint[]) AS t(app, turn) ON t.app = a.app
@@ -90,6 +84,36 @@ extension PlanningStore {
         FROM taken t WHERE p.id = t.id
         RETURNING p.id, p.app, p.request
         """
+
+    private static let apps = """
+        apps AS (
+            (SELECT app FROM pushes WHERE is_planning ORDER BY app LIMIT 1)
+            UNION ALL
+            SELECT (SELECT p.app FROM pushes p WHERE p.is_planning AND p.app > a.app
+                ORDER BY p.app LIMIT 1)
+            FROM apps a WHERE a.app IS NOT NULL
+        )
+        """
+
+    /// Longer than a push waits where planners keep up; an audience of a million is planned in less.
+    package static let longestWait: Duration = .seconds(60)
+
+    /// For how long the oldest push has waited for its audience to be planned, or for the rest of it, by
+    /// Postgres' clock; `nil`: none waits. Asks the index alone, once for each app and lane.
+    package func oldestAge() async throws -> Duration? {
+        let sql = """
+            WITH RECURSIVE \(Self.apps)
+            SELECT extract(epoch FROM clock_timestamp() - min(c.created_at))::double precision AS age
+            FROM apps a CROSS JOIN (VALUES (0), (1)) AS l(lane)
+            CROSS JOIN LATERAL (
+                SELECT p.created_at FROM pushes p
+                WHERE p.app = a.app AND p.lane = l.lane AND p.is_planning
+                ORDER BY p.created_at LIMIT 1) c
+            WHERE a.app IS NOT NULL
+            """
+        let result = try await database.transaction(of: [(IndexPlan.sql, []), (sql, [])])[1]
+        return try result.first?.doubleOrNil("age").map { .milliseconds(Int64(max(0, $0) * 1000)) }
+    }
 
     /// Pushes in planning that a session has claimed: to find those that it does not know of.
     package func held(session: Int) async throws -> Set<String> {
