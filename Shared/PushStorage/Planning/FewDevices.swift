@@ -18,14 +18,25 @@ extension NewPush {
         case .topic: return false
         case .tokens(let tokens): return tokens.count <= Self.fewDevices
         case .installations(let selectors):
-            guard selectors.channels == nil, selectors.condition == nil, !selectors.exceptFCM,
-                selectors.configBelow == nil
+            guard selectors.channels == nil, !selectors.exceptFCM, selectors.configBelow == nil
             else { return false }
+            if selectors.condition != nil {
+                guard let named = namedDevices else { return false }
+                return named.values.count <= Self.fewDevices
+            }
             switch (selectors.installations, selectors.identities) {
             case (let names?, nil), (nil, let names?): return names.count <= Self.fewDevices
             case (nil, nil), (.some, .some): return false
             }
         }
+    }
+
+    /// The few that its condition names, where it selects by nothing else.
+    var namedDevices: NamedDevices? {
+        guard case .installations(let selectors) = request.audience, selectors.channels == nil,
+            selectors.identities == nil, selectors.installations == nil, !selectors.isOfTemplate
+        else { return nil }
+        return selectors.condition?.namedDevices
     }
 
     /// The names of devices and users that its request holds.
@@ -35,6 +46,7 @@ extension NewPush {
         case .tokens(let tokens): tokens.map(\.token)
         case .installations(let selectors):
             (selectors.installations ?? []) + (selectors.identities ?? [])
+                + (selectors.condition?.namedDevices?.names ?? [])
         }
     }
 }
@@ -43,7 +55,8 @@ extension NewPush {
 package enum LookedUpPush: Sendable {
     /// It is a push already, or was cancelled before it began.
     case known
-    /// There are too many devices behind its identities: it is planned as rows.
+    /// There are too many devices behind its identities or its condition, or its row says that it waits for
+    /// its time: it is planned as rows.
     case many
     /// It is new. Its deliveries are nobody's rows yet.
     ///

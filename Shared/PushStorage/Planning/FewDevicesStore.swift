@@ -25,7 +25,7 @@ package struct FewDevicesStore: Sendable {
     ) async throws -> [LookedUpPush] {
         guard !pushes.isEmpty else { return [] }
         let lookBack = Int64(DayTable.eventPushes.days(retention))
-        let audience = NamedDevices(pushes)
+        let audience = BatchAudience(pushes)
         var day = Instant.now()
         while true {
             let days = EventDays(from: day, back: lookBack, to: day)
@@ -116,7 +116,7 @@ private struct KnownEvents {
 }
 
 /// What the pushes of a batch name, and the statements that find it.
-private struct NamedDevices {
+private struct BatchAudience {
     private struct Names {
         /// Where in the batch the push of each stands.
         var places: [Int] = []
@@ -137,6 +137,10 @@ private struct NamedDevices {
 
     private var installations = Names()
     private var identities = Names()
+    /// What conditions name.
+    private var objectIDs = Names()
+    private var installationIDs = Names()
+    private var fields = Names()
 
     init(_ pushes: [NewPush]) {
         for (place, push) in pushes.enumerated() {
@@ -145,12 +149,36 @@ private struct NamedDevices {
             else { continue }
             installations.add(selectors.installations ?? [], of: push, at: place)
             identities.add(selectors.identities ?? [], of: push, at: place)
+            if let named = push.namedDevices { add(named, of: push, at: place) }
         }
     }
 
+    private mutating func add(_ named: NamedDevices, of push: NewPush, at place: Int) {
+        switch named.field {
+        case .objectID: objectIDs.add(named.names, of: push, at: place)
+        case .installationID: installationIDs.add(named.names, of: push, at: place)
+        case .deviceToken, .owner, .user:
+            // The field is the value, or an array that holds it.
+            let held = named.values.flatMap { [$0.json, .array([$0.json])] }
+            fields.add(
+                held.map { JSONValue.object([named.field.rawValue: $0]).text },
+                of: push,
+                at: place
+            )
+        }
+    }
+
+    private var lists: [(names: Names, source: String)] {
+        [
+            (installations, Self.byInstallation), (identities, Self.byIdentity),
+            (objectIDs, Self.byCondition("m.object_id = w.name")),
+            (installationIDs, Self.byCondition("m.installation_id = w.name")),
+            (fields, Self.byFields),
+        ].filter { !$0.0.places.isEmpty }
+    }
+
     var statements: [(sql: String, parameters: [PostgresValue])] {
-        [(installations, Self.byInstallation), (identities, Self.byIdentity)]
-            .filter { !$0.0.places.isEmpty }
+        lists
             .map { names, source in
                 var parameters: [PostgresValue] = [.textArray(names.apps), .textArray(names.names)]
                 let hasTemplates = names.templates.contains { $0 != nil }
@@ -189,6 +217,19 @@ private struct NamedDevices {
         LIMIT \(NewPush.fewDevices + 1)
         """
 
+    // A condition selects whom it can be sent to, where a device that a push names itself is suppressed.
+    private static let isSelected = "m.valid AND m.token IS NOT NULL AND NOT m.template_only"
+
+    private static func byCondition(_ condition: String) -> String {
+        "SELECT * FROM installations m WHERE m.app = w.app AND \(condition) AND \(isSelected)"
+    }
+
+    private static let byFields = """
+        SELECT * FROM (SELECT * FROM installations f WHERE f.fields @> w.name::jsonb OFFSET 0) m
+        WHERE m.app = w.app AND \(isSelected)
+        LIMIT \(NewPush.fewDevices + 1)
+        """
+
     /// - Parameters:
     ///   - results: Those of `statements`.
     ///   - pushes: The batch.
@@ -202,8 +243,7 @@ private struct NamedDevices {
     ) throws -> [[Delivery]] {
         let day = now.day
         var found = pushes.map { $0.deliveriesToTokens(at: now, day: day) }
-        let names = [installations, identities].filter { !$0.places.isEmpty }
-        for (names, result) in zip(names, results) {
+        for ((names, _), result) in zip(lists, results) {
             for row in result.rows {
                 let place = names.places[try row.integer("place") - 1]
                 let delivery = try pushes[place].delivery(to: row, at: now, day: day)
