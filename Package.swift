@@ -296,8 +296,8 @@ let package = Package(
         tests(
             "DispatcherTests",
             [
-                "Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore",
-                "EventLoop", "Observability", "JSON",
+                "Dispatcher", "PushEvents", "PushStorage", "PushProviders", "PushCore", "Kafka",
+                "ServiceKit", "EventLoop", "Observability", "JSON",
             ]
         ),
         tests(

@@ -48,8 +48,11 @@ struct DispatcherGround {
         )
         storage.connections = 2
         sessions = PushDatabase(storage, clock: database.clock, on: loop, log: runtime.log)
+        var kafka = configuration.kafka
+        // Outcomes come in blocks already (`RecorderQueue`).
+        if kafka.properties["linger.ms"] == nil { kafka.properties["linger.ms"] = "1" }
         producer = try KafkaProducer(
-            configuration.kafka,
+            kafka,
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics

@@ -20,7 +20,7 @@ struct DispatcherWork {
         runtime: ServiceRuntime
     ) {
         let database = ground.database
-        engine.events.onOpen = { contexts.remember($0) }
+        engine.recorder.onOpen = { contexts.remember($0) }
         session = SessionKeeper(
             sessions: ground.sessions.sessions,
             engine: engine,

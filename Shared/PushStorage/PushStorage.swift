@@ -17,9 +17,9 @@
 //     Planning/    IntakeStore     makes it of an event
 //                  ScheduleStore   releases it at its time
 //                  PlanningStore   writes its audience down, page by page
-//     Deliveries/  ShardStore      claims, reads and checkpoints the shards of a broadcast
+//     Deliveries/  ShardStore      claims and reads the shards of a broadcast
 //                  DueStore        claims rows that are due
-//                  RecordingStore  ends rows, or gives them back
+//                  PushLedger      records what was sent: rows, chunks, and a push's counters
 //                  DeliveryStore   reads rows for whoever asks
 //                  SessionStore    in whose name all that is done
 //
@@ -124,7 +124,7 @@ package final class PushDatabase: Sendable {
     }
     package var fewDevices: FewDevicesStore { FewDevicesStore(database: singles) }
     package var due: DueStore { DueStore(database: database) }
-    package var recording: RecordingStore { RecordingStore(database: database) }
+    package var ledger: PushLedger { PushLedger(database: database, fewDevices: fewDevices) }
     package var deliveries: DeliveryStore { DeliveryStore(database: database) }
     package var shards: ShardStore { ShardStore(database: database) }
     package var sessions: SessionStore { SessionStore(database: database) }

@@ -82,12 +82,14 @@ struct LaneEventTests {
         #expect(ready == 0)
         #expect(event.takes(finished(event, 0, .settle(.failed))))
         #expect(ready == 1)
-        #expect(event.beginWriting().count == 2)
+        #expect(event.outcomes == 2)
         #expect(event.onTheWay.isEmpty && !event.isOpen)
         var end: LaneEnd?
         event.onEnd { end = $0 }
-        #expect(event.finish(.written).isEmpty)
+        let released = event.ended(.recorded(.written), at: .now)
+        #expect(released.deliveries.count == 2 && released.rows.isEmpty)
         #expect(end == .written)
+        #expect(event.ended(.lost, at: .now).deliveries.isEmpty, "once")
         event.hold()
         #expect(ready == 1)
     }
@@ -113,15 +115,49 @@ struct LaneEventTests {
         #expect(event.takes(finished(event, 0, .retry(at: again))))
         event.hold()
         #expect(ready == 1)
-        #expect(event.beginWriting().count == 1)
+        #expect(event.outcomes == 0, "what is tried again is no outcome")
         #expect(event.onTheWay.map(\.delivery.target) == ["b"] && event.isOpen)
-        let sent = event.sent
+        guard case .push(let sent) = event.entry else { return }
         #expect(sent.deliveries[0].end?.decision == .retry(at: again))
         #expect(sent.deliveries[1].end == nil)
         // While it is written, and after it.
         #expect(event.takes(finished(event, 1, .settle(.delivered))))
-        #expect(event.finish(.written).map(\.place) == [1])
+        let released = event.ended(.recorded(.written), at: .now)
+        #expect(released.deliveries.map(\.place) == [0] && released.rows.map(\.place) == [1])
         #expect(!event.takes(finished(event, 1, .settle(.delivered))))
+    }
+
+    @Test(
+        "what is to be in flight is in hand, and its push remembered, before it is written (rule 65)"
+    )
+    func inHand() throws {
+        let event = try event()
+        event.found([delivery("a"), delivery("b")], at: now, hasRow: false)
+        _ = event.begin(session: 1)
+        #expect(event.takes(finished(event, 0, .settle(.delivered))))
+        event.hold()
+        let work = WorkInHand()
+        var remembered = 0
+        event.willWrite(work) { _ in remembered += 1 }
+        #expect(work.rows.map(\.target) == ["b"] && remembered == 1)
+    }
+
+    @Test("lost, it is looked up again, and all that it held is free (rule 12)")
+    func lost() throws {
+        let event = try event()
+        event.found([delivery("a"), delivery("b")], at: now, hasRow: false)
+        _ = event.begin(session: 1)
+        #expect(event.takes(finished(event, 0, .settle(.delivered))))
+        event.hold()
+        #expect(event.takes(finished(event, 1, .settle(.delivered))))
+        var end: LaneEnd?
+        event.onEnd { end = $0 }
+        let released = event.ended(.lost, at: .now)
+        #expect(released.deliveries.map(\.place) == [0, 1] && released.rows.isEmpty)
+        #expect(end == .lost)
+        // The write may return after that.
+        #expect(event.ended(.recorded(.written), at: .now).deliveries.isEmpty)
+        #expect(end == .lost)
     }
 
     @Test("a copy waits for the first, and is told what became of it")

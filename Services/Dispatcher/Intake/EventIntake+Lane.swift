@@ -41,7 +41,7 @@ extension EventIntake {
             if let known = engine.lane.enter(event) {
                 entered.lane.add(item, in: known)
             } else {
-                event.onReady = { [events = engine.events] in events.add($0) }
+                event.onReady = { [recorder = engine.recorder] in recorder.add($0) }
                 entered.lane.add(item, in: event)
                 fresh.append(event)
             }
@@ -52,7 +52,7 @@ extension EventIntake {
         }
         guard let found = await lookUp(fresh), let session = await session() else {
             engine.flight.keepPromise(room)
-            engine.events.drop(fresh)
+            await engine.drop(fresh)
             return nil
         }
         var new: [LaneEvent] = []

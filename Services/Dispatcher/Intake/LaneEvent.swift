@@ -1,3 +1,4 @@
+import Kafka
 import Observability
 import PushCore
 import PushEvents
@@ -20,12 +21,12 @@ enum LaneEnd: Equatable {
 
 /// One event for few devices, from before it is looked up until it is written down.
 ///
-/// States: looking up; sending; ready, where all its deliveries have come to an end or `DISPATCH_HOLD` is
-/// over; writing; over. What ends while it is written waits for that, and what ends later is a row's.
+/// States: looking up; sending; writing, once all its deliveries have come to an end or `DISPATCH_HOLD` is
+/// over; over. What ends while it is written waits for that, and what ends later is a row's.
 ///
 /// Confined to the loop. No clock, no I/O.
-final class LaneEvent: RowlessEvent, @unchecked Sendable {
-    enum State: Equatable { case lookingUp, sending, ready, writing, over }
+final class LaneEvent: RowlessEvent, Recorded, @unchecked Sendable {
+    enum State: Equatable { case lookingUp, sending, writing, over }
 
     let item: EventBatch.Usable
     let push: NewPush
@@ -102,13 +103,13 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
         case .writing:
             late.append(finished)
             return true
-        case .sending, .ready:
+        case .sending:
             guard ends.indices.contains(finished.place), ends[finished.place] == nil else {
                 return false
             }
             ends[finished.place] = finished
             open -= 1
-            if open == 0, state == .sending { becomeReady() }
+            if open == 0 { becomeReady() }
             return true
         }
     }
@@ -117,16 +118,24 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
     func hold() { if state == .sending { becomeReady() } }
 
     private func becomeReady() {
-        state = .ready
+        state = .writing
         onReady(self)
     }
 
     // MARK: Being written down
 
-    /// - Returns: What has come to its end so far.
-    func beginWriting() -> [OwnedDelivery] {
-        state = .writing
-        return ends.compactMap { $0 }
+    var kind: LedgerEntry.Kind { .pushes }
+    var outcomes: Int { ends.count { $0?.end?.outcome != nil } }
+
+    func writeOutcomes(by writer: inout OutcomeWriter, to block: inout KafkaRecordBlock) {
+        for owned in ends { owned?.writeOutcomes(by: &writer, to: &block) }
+    }
+
+    func acknowledged(at now: ContinuousClock.Instant) { reached(.acknowledged, at: now) }
+
+    func willWrite(_ inHand: WorkInHand, remember: (PushContext) -> Void) {
+        for member in onTheWay { inHand.take(member.delivery.key) }
+        if isOpen { remember(context) }
     }
 
     /// Those whose rows become the session's.
@@ -134,26 +143,39 @@ final class LaneEvent: RowlessEvent, @unchecked Sendable {
         zip(members, ends).compactMap { member, end in end == nil ? member : nil }
     }
 
-    var sent: SentPush {
-        SentPush(
-            push: push,
-            createdAt: createdAt,
-            hasRow: hasRow,
-            deliveries: zip(members, ends).map { DeliveryRecord($0, $1?.end) }
+    var entry: LedgerEntry {
+        .push(
+            SentPush(
+                push: push,
+                createdAt: createdAt,
+                hasRow: hasRow,
+                deliveries: zip(members, ends).map { DeliveryRecord($0, $1?.end) }
+            )
         )
     }
 
+    func ended(_ end: RecordedEnd, at now: ContinuousClock.Instant) -> Released {
+        guard state != .over else { return Released() }
+        let ended = ends.compactMap(\.self)
+        let late = late
+        switch end {
+        case .recorded(let result):
+            reached(.written, at: now)
+            finish(result == .erased ? .erased : .written)
+        case .refused(let problem): finish(.refused(DeadLetterReason(.notStorable, problem)))
+        case .lost:
+            finish(.lost)
+            return Released(deliveries: ended + late)
+        }
+        return Released(deliveries: ended, rows: late)
+    }
+
     /// Tells those that wait for it.
-    ///
-    /// - Returns: What ended meanwhile, which is a row's; of one that is lost, all that it held.
-    @discardableResult
-    func finish(_ end: LaneEnd) -> [OwnedDelivery] {
-        guard state != .over else { return [] }
+    func finish(_ end: LaneEnd) {
         state = .over
         for listener in listeners { listener(end) }
         listeners = []
-        defer { late = [] }
-        return late
+        late = []
     }
 
     func onEnd(_ listener: @escaping (LaneEnd) -> Void) { listeners.append(listener) }

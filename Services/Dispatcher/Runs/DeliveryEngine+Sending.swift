@@ -94,7 +94,7 @@ extension DeliveryEngine {
             isCurrent(session)
             ? await loadCredentials(of: Set(events.map(\.push.app)), session: session) : false
         defer { flight.keepPromise(room) }
-        guard isLoaded else { return self.events.drop(events) }
+        guard isLoaded else { return drop(events) }
         var deliveries: [OwnedDelivery] = []
         for event in events where event.begin(session: session) {
             for (place, member) in event.members.enumerated() {

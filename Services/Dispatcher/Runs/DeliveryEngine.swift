@@ -19,14 +19,14 @@ protocol SessionWork: AnyObject, Sendable {
 
 /// Sends the rows that this process owns.
 ///
-/// Authority: every row between "it is ours in the table" and its end, which `RowRecorder` writes
+/// Authority: every row between "it is ours in the table" and its end, which `RunRecorder` writes
 /// down. Members of shards are `MemberSender`'s; both have the same session (`WorkSession`), budget
-/// (`FlightRoom`), verdicts (`OutcomePolicy`) and way of telling the company (`OutcomeAnnouncer`). In
+/// (`FlightRoom`), decisions (`OutcomePolicy`) and recorder (`RunRecorder`). In
 /// flight are at most `DISPATCH_IN_FLIGHT`. A row beyond its provider's share waits here for it, and whoever brings
 /// more waits too (`ProviderBacklog`); one whose provider is slow or ill goes back due later,
 /// uncounted, and a member stays where it is.
 ///
-/// Flow of a row: `take` → `prepare` → the provider's client → `answered` → `RowRecorder`: outcomes
+/// Flow of a row: `take` → `prepare` → the provider's client → `answered` → `RunRecorder`: outcomes
 /// acknowledged by Kafka → settled in one transaction with the others of its batch (promise 4).
 /// All of it moves in batches; nothing awaits per delivery.
 ///
@@ -56,13 +56,10 @@ actor DeliveryEngine: ServicePart {
     nonisolated let healths: ProviderHealths
     nonisolated let policy: OutcomePolicy
     var random = FastRandom()
-    nonisolated let announcer: OutcomeAnnouncer
     nonisolated let members: MemberSender
-    nonisolated let memberRows: MemberRows
     nonisolated let backlogs: RowBacklogs
-    private nonisolated let inHand = WorkInHand()
-    private nonisolated let recorder: RowRecorder
-    nonisolated let events: EventRecorder
+    nonisolated let inHand = WorkInHand()
+    nonisolated let recorder: RunRecorder
     /// Events that are sent and not written down, by the push that they become.
     nonisolated let lane = EventLane()
     /// How long a stop waits for answers, from its first sign.
@@ -99,33 +96,16 @@ actor DeliveryEngine: ServicePart {
         policy = OutcomePolicy(
             maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2))
         )
-        announcer = OutcomeAnnouncer(
+        recorder = RunRecorder(
+            log: producer,
             topic: configuration.topics.pushOutcomes,
-            producer: producer,
-            session: session,
-            trouble: trouble,
-            loop: loop,
-            log: log
-        )
-        recorder = RowRecorder(
-            database: database,
-            announcer: announcer,
+            ledger: database.ledger,
             session: session,
             inHand: inHand,
             trouble: trouble,
             meters: meters,
             loop: loop,
-            log: log
-        )
-        events = EventRecorder(
-            database: database,
-            announcer: announcer,
-            session: session,
-            inHand: inHand,
-            trouble: trouble,
-            meters: meters,
-            loop: loop,
-            log: log
+            logger: log
         )
         members = MemberSender(
             room: flight,
@@ -135,7 +115,6 @@ actor DeliveryEngine: ServicePart {
             clock: clock,
             meters: meters
         )
-        memberRows = MemberRows(inHand: inHand, recorder: recorder, meters: meters)
         connect()
     }
 
@@ -148,9 +127,7 @@ actor DeliveryEngine: ServicePart {
             self?.assumeIsolated { $0.giveBack(owned, at: due, now) }
         }
         recorder.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
-        events.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
-        events.onRow = { [recorder] in recorder.add($0) }
-        events.onLost = { [weak self] session in
+        recorder.onLost = { [weak self] session in
             self?.assumeIsolated { $0.abandon(session: session) }
         }
         members.onFreed = { [weak self] in self?.assumeIsolated { $0.roomAppeared() } }
@@ -170,8 +147,9 @@ actor DeliveryEngine: ServicePart {
         guard self.session.lose(session) else { return }
         inHand.drop()
         for shard in shards { shard.drop() }
-        events.drop(lane.all)
         backlogs.dropAll()
+        drop(lane.all)
+        recorder.drop()
         credentials.withdrawAll()
     }
 
@@ -281,6 +259,11 @@ actor DeliveryEngine: ServicePart {
         finish(owned, DeliveryEnd(.release(at: due), of: owned.delivery, at: now))
     }
 
+    /// Nothing of these is written down any more: their session is lost, or the drain is over.
+    func drop(_ events: [LaneEvent]) {
+        release(events.flatMap { $0.ended(.lost, at: .now).deliveries })
+    }
+
     /// What was written down, or belongs to somebody else now, is in nobody's way any more.
     private func release(_ batch: [OwnedDelivery]) {
         for owned in batch {
@@ -309,7 +292,8 @@ actor DeliveryEngine: ServicePart {
         prepareToStop()
         defer {
             session.end()
-            events.drop(lane.all)
+            drop(lane.all)
+            recorder.drop()
         }
         guard flight.budget.owned > 0 || !isIdle else { return }
         let left = max(.zero, ContinuousClock.now.duration(to: stopsAt ?? .now))

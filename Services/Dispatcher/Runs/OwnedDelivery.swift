@@ -1,4 +1,6 @@
+import Kafka
 import PushCore
+import PushEvents
 import PushStorage
 
 /// An event whose deliveries are sent before any of it is a row.
@@ -28,6 +30,7 @@ final class OwnedDelivery: @unchecked Sendable {
     var slot: FlightBudget.Use?
     /// Its end here, until that is written down.
     var end: DeliveryEnd?
+    private var isReleased = false
 
     init(
         _ member: ShardMember,
@@ -50,4 +53,26 @@ final class OwnedDelivery: @unchecked Sendable {
     var record: DeliveryRecord { DeliveryRecord(member, end) }
 
     var use: FlightBudget.Use { FlightBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
+}
+
+/// A row.
+extension OwnedDelivery: Recorded {
+    var kind: LedgerEntry.Kind { .rows }
+    var outcomes: Int { end?.outcome == nil ? 0 : 1 }
+    func writeOutcomes(by writer: inout OutcomeWriter, to block: inout KafkaRecordBlock) {
+        if let end { context.writeOutcome(of: delivery, end, by: &writer, to: &block) }
+    }
+
+    func acknowledged(at now: ContinuousClock.Instant) {}
+    var entry: LedgerEntry { .row(record) }
+
+    func willWrite(_ inHand: WorkInHand, remember: (PushContext) -> Void) {
+        // Once it is written, another process may claim it, or this one again.
+        if end?.decision.dueAt != nil { inHand.leave(delivery.key) }
+    }
+
+    func ended(_ end: RecordedEnd, at now: ContinuousClock.Instant) -> Released {
+        defer { isReleased = true }
+        return isReleased ? Released() : Released(deliveries: [self])
+    }
 }

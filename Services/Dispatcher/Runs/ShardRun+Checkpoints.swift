@@ -35,78 +35,38 @@ extension ShardRun {
         let begun = window.beginCheckpoint(extent)
         guard begun != nil || isEmptyToo else { return }
         isWriting = true
-        Task(executorPreference: loop) { await self.write(begun) }
+        writing = begun
+        engine.recorder.add(self)
     }
 
-    /// Outcomes first, then the books (promise 4). A checkpoint without records only asks how the
-    /// push stands.
-    func write(_ checkpoint: Window.Checkpoint?) async {
-        let records = checkpoint?.records ?? []
-        var outcomes = KafkaRecordBlock(
-            topic: engine.announcer.topic,
-            count: records.count,
-            sizeBytes: records.count * 512
-        )
-        var writer = OutcomeWriter()
-        for record in records {
-            guard let end = record.end else { continue }
-            context.writeOutcome(of: record.member.delivery, end, by: &writer, to: &outcomes)
-        }
-        guard await engine.announcer.announce(outcomes, session: session), !isOver else { return }
-        guard
-            let standing = await keep(
-                ShardCheckpoint(
-                    cursor: checkpoint?.last?.delivery.target,
-                    records: records.map { DeliveryRecord($0.member, $0.end) },
-                    isFinished: checkpoint?.isFinished ?? false
-                )
-            ), !isOver
-        else { return }
-        isWriting = false
-        if let checkpoint { written(checkpoint) }
-        if window.isFinished {
-            environment.log.debug("shard sent", details)
-            end()
-        } else if standing == .cancelled {
-            if case .working = phase { environment.log.debug("shard cancelled", details) }
-            close(dueAt: nil)
-        }
-        wake()
-    }
-
-    /// - Returns: `nil` where the session was lost, or the drain is over.
-    func keep(_ checkpoint: ShardCheckpoint) async -> ShardStanding? {
-        var pause = Pause()
-        while !isOver, !engine.session.hasEnded {
-            do {
-                let standing = try await environment.database.shards.checkpoint(
-                    session: session,
-                    shard,
-                    checkpoint
-                )
-                engine.trouble.clear(Self.cannotCheckpoint)
-                return standing
-            } catch let error as StorageError where error.kind == .sessionLost {
-                await engine.abandon(session: session)
-                return nil
-            } catch {
-                engine.trouble.set(Self.cannotCheckpoint)
-                environment.log.warning(
-                    "a checkpoint cannot be written; trying again",
-                    details.with(.error, .string("\(error)"))
-                )
-                await pause.wait(on: loop)
-            }
-        }
-        return nil
-    }
-
-    func written(_ checkpoint: Window.Checkpoint) {
+    private func written(_ checkpoint: Window.Checkpoint) {
         let written = window.written()
         recorded += checkpoint.records.count
         hasProgress = true
         for member in written.freed { freed[member.delivery.device.provider.ordinal] += 1 }
-        engine.memberRows.recorded(checkpoint.records, written, of: self)
+        engine.meters.checkpoints.add()
+        for record in checkpoint.records {
+            guard let end = record.end else { continue }
+            engine.meters.settled(end, at: record.member.delivery.device.provider)
+        }
+        for member in written.rows { engine.inHand.take(member.delivery.key) }
+        for (member, end) in written.endedRows {
+            engine.inHand.take(member.delivery.key)
+            finishRow(member, end)
+        }
+    }
+
+    /// A member that a checkpoint has made a row has ended.
+    func finishRow(_ member: ShardMember, _ end: DeliveryEnd) {
+        let owned = OwnedDelivery(
+            member,
+            context: context,
+            session: session,
+            health: health(of: member.delivery.device.provider)
+        )
+        owned.slot = .shards
+        owned.end = end
+        engine.recorder.add(owned)
     }
 
     // MARK: The end
@@ -172,5 +132,51 @@ extension ShardRun {
             .shard: .integer(shard.shard), .count: .integer(recorded),
             .durationMilliseconds: .integer(Int((ContinuousClock.now - begun) / .milliseconds(1))),
         ]
+    }
+}
+
+/// A checkpoint of it. One without records only asks how the push stands.
+extension ShardRun: Recorded {
+    var kind: LedgerEntry.Kind { .members }
+    var outcomes: Int { writing?.records.count { $0.end?.outcome != nil } ?? 0 }
+
+    func writeOutcomes(by writer: inout OutcomeWriter, to block: inout KafkaRecordBlock) {
+        for record in writing?.records ?? [] {
+            guard let end = record.end else { continue }
+            context.writeOutcome(of: record.member.delivery, end, by: &writer, to: &block)
+        }
+    }
+
+    func acknowledged(at now: ContinuousClock.Instant) {}
+
+    var entry: LedgerEntry {
+        .members(
+            shard,
+            ShardCheckpoint(
+                cursor: writing?.last?.delivery.target,
+                records: (writing?.records ?? []).map { DeliveryRecord($0.member, $0.end) },
+                isFinished: writing?.isFinished ?? false
+            )
+        )
+    }
+
+    func willWrite(_ inHand: WorkInHand, remember: (PushContext) -> Void) {}
+
+    func ended(_ end: RecordedEnd, at now: ContinuousClock.Instant) -> Released {
+        guard !isOver, case .recorded(let result) = end else { return Released() }
+        isWriting = false
+        if let writing {
+            self.writing = nil
+            written(writing)
+        }
+        if window.isFinished {
+            environment.log.debug("shard sent", details)
+            self.end()
+        } else if result == .cancelled {
+            if case .working = phase { environment.log.debug("shard cancelled", details) }
+            close(dueAt: nil)
+        }
+        wake()
+        return Released()
     }
 }

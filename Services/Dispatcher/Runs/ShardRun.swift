@@ -56,8 +56,6 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     /// How long what is in flight is waited for when a shard is given back.
     static let closingWait: Duration = .milliseconds(500)
 
-    static let cannotCheckpoint = "checkpoints cannot be written"
-
     let shard: ClaimedShard
     let session: Int
     let context: PushContext
@@ -83,6 +81,8 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     var wantsCheckpoint = false
     /// One at a time, be it with records or without.
     var isWriting = false
+    /// The one with records.
+    var writing: Window.Checkpoint?
     var timer: LoopTimer?
     let begun = ContinuousClock.now
     var lastCheckpoint = ContinuousClock.now
@@ -172,7 +172,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
         switch window.ended(position, end) {
         case .freed: freed[platform.ordinal] += 1
         case .kept: break
-        case .row(let member): engine.memberRows.finish(member, of: self, end)
+        case .row(let member): finishRow(member, end)
         case .unknown: assertionFailure("a member ended twice")
         }
         hasProgress = true
@@ -260,7 +260,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
 
     private func endUnread() async {
         do {
-            try await environment.database.shards.endUnread(session: session, shard)
+            try await environment.database.ledger.endUnread(session: session, shard)
             drop()
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)

@@ -26,18 +26,16 @@ struct StrayKeeping: ServicePart {
                 let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
                 guard !strays.isEmpty else { continue }
                 let now = database.clock.now()
-                let returned = try await database.recording.postpone(
-                    session: session,
+                let results = try await database.ledger.write(
                     owned.filter { strays.contains($0.key) }.map { delivery in
-                        DeliveryRecord(
-                            delivery,
-                            DeliveryEnd(.release(at: now), of: delivery, at: now)
-                        )
-                    }
+                        let end = DeliveryEnd(.release(at: now), of: delivery, at: now)
+                        return .row(DeliveryRecord(delivery, end))
+                    },
+                    session: session
                 )
                 runtime.log.warning(
                     "deliveries that nobody worked on go back",
-                    [.count: .integer(returned)]
+                    [.count: .integer(results.count { $0 == .written })]
                 )
             } catch {
                 runtime.log.debug("strays cannot be looked for", [.error: .string("\(error)")])

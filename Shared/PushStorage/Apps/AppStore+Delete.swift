@@ -230,7 +230,7 @@ extension AppStore {
                     [.text(id)]
                 ).rows
                 for row in left {
-                    try await ShardStore.endUnfinished(of: try row.uuid("push_id"), transaction)
+                    try await PushLedger.endUnfinished(of: try row.uuid("push_id"), transaction)
                 }
                 try await IndexPlan.require(transaction)
                 // What is owned is what is in flight, of all apps: few, and indexed.

@@ -25,22 +25,21 @@ struct DeliveryChunk: Equatable {
     ///
     /// - Parameters:
     ///   - records: Of members behind the shard's last checkpoint.
-    ///   - shard: Whose they are. The members of a device-local push are rows: whoever moves from one
-    ///     time zone to another meanwhile is looked for among them, one by one.
+    ///   - shard: The members' shard.
     /// - Returns: The chunks, one a form, and the records that need rows of their own.
     static func divide(
         _ records: [DeliveryRecord],
         of shard: ClaimedShard
     ) -> (chunks: [DeliveryChunk], rows: [DeliveryRecord]) {
-        guard shard.zones == nil else { return ([], records) }
         var chunks: [DeliveryChunk] = []
         var rows: [DeliveryRecord] = []
         var last = 0
         for record in records {
-            guard let end = record.end, let form = Form(record.delivery.device, end) else {
+            guard PushLedger.form(of: record, in: shard) == .chunk, let end = record.end else {
                 rows.append(record)
                 continue
             }
+            let form = Form(record.delivery.device, end)
             if chunks.isEmpty || chunks[last].form != form {
                 if let known = chunks.firstIndex(where: { $0.form == form }) {
                     last = known
@@ -86,9 +85,7 @@ struct DeliveryChunk: Equatable {
 }
 
 extension DeliveryChunk.Form {
-    /// `nil` for one that needs a row.
-    fileprivate init?(_ device: DeviceTarget, _ end: DeliveryEnd) {
-        guard end.decision == .settle(.delivered), end.reason == nil else { return nil }
+    fileprivate init(_ device: DeviceTarget, _ end: DeliveryEnd) {
         self.init(
             provider: device.provider,
             environment: device.environment,

@@ -28,7 +28,7 @@ package struct FailureExample: Sendable, Equatable {
 }
 
 /// The ledger's rows, for whoever asks how deliveries stand. They are made by the stores of `Planning/` and by
-/// the checkpoints of shards, claimed by `DueStore`, and ended by `RecordingStore`.
+/// the checkpoints of shards, claimed by `DueStore`, and ended by `PushLedger`.
 package struct DeliveryStore: Sendable {
     let database: Database
 

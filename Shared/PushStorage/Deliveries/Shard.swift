@@ -120,14 +120,6 @@ package struct ShardCheckpoint: Sendable {
     }
 }
 
-/// Whether a shard goes on behind a checkpoint.
-package enum ShardStanding: Sendable, Equatable {
-    case continues
-    /// The push was cancelled: nobody else of the shard is to be sent to. What was sent is recorded by
-    /// further checkpoints, until the shard is released; whoever claims it then tells of the rest.
-    case cancelled
-}
-
 /// The books of one shard. Pure: no clock, no I/O.
 struct ShardBooks: Equatable, Sendable {
     /// Members, in all.

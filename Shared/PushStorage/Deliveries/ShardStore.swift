@@ -3,7 +3,7 @@ import Postgres
 package import PushCore
 
 /// The shards of broadcasts: claiming, reading, giving back. What becomes of their members is in
-/// `ShardStore+Checkpoint.swift`, how they are cut in `Planning/`.
+/// `PushLedger+Members.swift`, how they are cut in `Planning/`.
 ///
 /// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and one that stalled
 /// past its lease finds that the shard is another's. So a member is sent to again only if it lies
@@ -267,7 +267,7 @@ extension ShardStore {
             let id = try row.uuid("id")
             let status = PushStatus(rawValue: try row.text("status"))
             guard status != .failed else {
-                try await endUnfinished(of: id, transaction)
+                try await PushLedger.endUnfinished(of: id, transaction)
                 continue
             }
             guard let push = try? PlanningPush(row),
@@ -280,7 +280,7 @@ extension ShardStore {
                     from: PushStatus.unfinished,
                     transaction
                 )
-                try await endUnfinished(of: id, transaction)
+                try await PushLedger.endUnfinished(of: id, transaction)
                 continue
             }
             found[id] = Push(

@@ -87,9 +87,6 @@ package final class SentPush: Sendable {
         self.hasRow = hasRow
         self.deliveries = deliveries
     }
-
-    /// Whether it is one row: all has ended, and nobody knows it from before.
-    var isOneRow: Bool { !hasRow && deliveries.allSatisfy { $0.end?.outcome != nil } }
 }
 
 /// What became of pushes that were to be written down.

@@ -86,10 +86,10 @@ extension FewDevicesStore {
         of pushes: [SentPush],
         _ fence: WritingFence
     ) -> [(String, [PostgresValue])] {
-        let whole = pushes.filter(\.isOneRow)
+        let whole = pushes.filter { PushLedger.form(of: $0) == .row }
         return [
             (whole.filter(\.isPlain), plainRow), (whole.filter { !$0.isPlain }, oneRow),
-            (pushes.filter { !$0.isOneRow }, rows),
+            (pushes.filter { PushLedger.form(of: $0) != .row }, rows),
         ].filter { !$0.0.isEmpty }.map { pushes, insertion in insertion(pushes, fence) }
     }
 
@@ -368,7 +368,8 @@ extension SentPush {
 
     /// Whether it is one row that says nothing but that its one delivery went well.
     fileprivate var isPlain: Bool {
-        guard isOneRow, deliveries.count == 1, let end = deliveries[0].end else { return false }
+        guard PushLedger.form(of: self) == .row, deliveries.count == 1, let end = deliveries[0].end
+        else { return false }
         return end.outcome == .delivered && end.tokenDiedAt == nil && push.expiresAt == nil
             && push.notes.isEmpty
     }

@@ -78,6 +78,10 @@ struct FailureTally: Equatable {
         counts[Key(provider: provider, reason: Array(reason.utf8)), default: 0] += 1
     }
 
+    mutating func add(_ other: FailureTally) {
+        counts.merge(other.counts, uniquingKeysWith: +)
+    }
+
     /// As `FailureCounts.querySQL` reads it; `NULL` where nothing failed.
     var parameter: PostgresValue { .optional(json: json) }
 

@@ -42,7 +42,7 @@ extension PushStore {
             )
             guard let row = changed.first else { return String?.none }
             if untold {
-                try await ShardStore.endUnfinished(of: pushID, transaction)
+                try await PushLedger.endUnfinished(of: pushID, transaction)
             } else {
                 // Those that were planned meanwhile. Nobody waits for a shard while he holds a push.
                 _ = try await transaction.execute(Self.hastenShards(waits: false), [.uuid(pushID)])

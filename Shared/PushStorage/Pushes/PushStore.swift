@@ -289,7 +289,7 @@ package struct PushStore: Sendable {
             )
             let failed = try await PushBooks.fail(id, error: error, planner: planner, transaction)
             guard let day = failed else { return String?.none }
-            try await ShardStore.endUnfinished(of: id, transaction)
+            try await PushLedger.endUnfinished(of: id, transaction)
             _ = try await transaction.execute(
                 "SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1)",
                 [.text(id)]

@@ -22,7 +22,7 @@ struct CancelTests {
             let shard = try #require(try await fixture.claim(session, limit: 1).first)
             let members = try await fixture.members(of: shard)
             let postponed = retried(members[1], until: .now())
-            _ = try await database.shards.checkpoint(
+            _ = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
@@ -47,7 +47,7 @@ struct CancelTests {
 
             // What had been sent is recorded, and what would be tried again waits in vain.
             let retry = retried(members[4], until: Instant.now().adding(milliseconds: 3_600_000))
-            let standing = try await database.shards.checkpoint(
+            let standing = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
@@ -67,7 +67,7 @@ struct CancelTests {
             #expect(ledger.suppressed == 0)
             #expect(ledger.pending == 28)
             let open = [members[2], members[5]]
-            _ = try await database.recording.settle(session: session, open.map(delivered))
+            _ = try await database.ledger.record(session: session, open.map(delivered))
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 4)
             #expect(
@@ -143,7 +143,7 @@ struct CancelTests {
             let back = owned.map {
                 retried($0, until: later, attempts: 0)
             }
-            #expect(try await database.recording.postpone(session: session, back) == 3)
+            #expect(try await database.ledger.record(session: session, back).count == 3)
             #expect(try await fixture.suppressRest() == 30)
             #expect(try await fixture.balancedLedger(of: rows.id).suppressed == 30)
             let states = try await database.deliveries.states(pushID: rows.id)
@@ -163,11 +163,11 @@ struct CancelTests {
             _ = try await database.pushes.cancel(push.id)
             let session = try await database.sessions.open(name: "replica")
             let shards = try await fixture.claim(session)
-            for shard in shards { try await database.shards.endUnread(session: session, shard) }
+            for shard in shards { try await database.ledger.endUnread(session: session, shard) }
             #expect(try await fixture.balancedLedger(of: push.id).suppressed == 30)
             let first = try #require(shards.first)
             await #expect(throws: StorageError.self) {
-                try await database.shards.endUnread(session: session, first)
+                try await database.ledger.endUnread(session: session, first)
             }
         }
     }

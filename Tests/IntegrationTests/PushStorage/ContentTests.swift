@@ -121,7 +121,7 @@ struct ContentTests {
             let records = page.members.map { member in
                 member.target == ann.objectID ? retried(member) : inFlight(member)
             }
-            _ = try await database.shards.checkpoint(
+            _ = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
@@ -314,7 +314,7 @@ struct BadgeTests {
             let records = sent.members.map { member in
                 retried(member)
             }
-            _ = try await database.shards.checkpoint(
+            _ = try await database.ledger.checkpoint(
                 session: second,
                 resumed,
                 ShardCheckpoint(

@@ -45,9 +45,9 @@ struct DeliveryChunkTests {
             records: records.shuffled(),
             isFinished: true
         )
-        _ = try await database.shards.checkpoint(session: session, shard, checkpoint)
+        _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
         // Its answer was lost: it is made again.
-        _ = try await database.shards.checkpoint(session: session, shard, checkpoint)
+        _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
         try await database.sessions.close(session)
         return (push, members)
     }

@@ -59,7 +59,7 @@ struct DeliveryStoreTests {
             #expect(ledger.pending == 6)
             for (index, outcome) in Outcome.allCases.enumerated() {
                 let settled = ended(planned.deliveries[index], outcome)
-                let keys = try await database.recording.settle(session: session, [settled])
+                let keys = try await database.ledger.record(session: session, [settled])
                 #expect(keys == [settled.delivery.key])
                 ledger = try await fixture.balancedLedger(of: push.id)
                 #expect(ledger[outcome] == 1)
@@ -68,9 +68,9 @@ struct DeliveryStoreTests {
             // Twice in one batch, and once more afterwards: counted once.
             let last = delivered(planned.deliveries[5])
             #expect(
-                try await database.recording.settle(session: session, [last, last]).count == 1
+                try await database.ledger.record(session: session, [last, last]).count == 1
             )
-            #expect(try await database.recording.settle(session: session, [last]).isEmpty)
+            #expect(try await database.ledger.record(session: session, [last]).isEmpty)
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 2)
             #expect(ledger.isSettled)
@@ -105,9 +105,9 @@ struct DeliveryStoreTests {
 
             #expect(try await database.sessions.heartbeat(stalled) == false)
             let late = planned.deliveries.map(delivered)
-            #expect(try await database.recording.settle(session: stalled, late).isEmpty)
+            #expect(try await database.ledger.record(session: stalled, late).isEmpty)
             let again = retried(planned.deliveries[0], until: .now(), attempts: 5)
-            #expect(try await database.recording.postpone(session: stalled, [again]) == 0)
+            #expect(try await database.ledger.record(session: stalled, [again]).isEmpty)
             await #expect(throws: StorageError.self) {
                 try await database.intake.plan(
                     session: stalled,
@@ -119,7 +119,7 @@ struct DeliveryStoreTests {
             let next = try await database.sessions.open(name: "next")
             let claimed = try await database.due.claim(session: next, lane: 0, limit: 10)
             #expect(Set(claimed.map(\.key)) == Set(planned.deliveries.map(\.key)))
-            #expect(try await database.recording.settle(session: next, late).count == 2)
+            #expect(try await database.ledger.record(session: next, late).count == 2)
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 2)
         }
     }
@@ -242,7 +242,7 @@ struct DeliveryStoreTests {
             // What is sent meanwhile does not end the push.
             let early = try await database.due.claim(session: next, lane: 1, limit: 100)
             #expect(early.count == 8)
-            _ = try await database.recording.settle(session: next, early.map(delivered))
+            _ = try await database.ledger.record(session: next, early.map(delivered))
             #expect(try await database.pushes.find(push.id)?.status == .planning)
 
             #expect(try await database.planning.claim(session: next)?.id == push.id)
@@ -260,7 +260,7 @@ struct DeliveryStoreTests {
             #expect(try await fixture.balancedLedger(of: push.id).targeted == 20)
             #expect(try await database.planning.claim(session: next) == nil)
             let rest = try await database.due.claim(session: next, lane: 1, limit: 100)
-            _ = try await database.recording.settle(session: next, rest.map(delivered))
+            _ = try await database.ledger.record(session: next, rest.map(delivered))
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 20)
             #expect(try await database.pushes.find(push.id)?.status == .done)
         }
@@ -350,7 +350,7 @@ struct DeliveryStoreTests {
                         ? registered.adding(milliseconds: -1) : Instant.now()
                 )
             }
-            #expect(try await database.recording.settle(session: session, answers).count == 3)
+            #expect(try await database.ledger.record(session: session, answers).count == 3)
             let states = try await database.installations.query(app: StorageFixture.app)
             let valid = Set(states.filter(\.isValid).map(\.objectID))
             #expect(valid == [renewed.objectID, replaced.objectID])
@@ -409,7 +409,7 @@ struct DeliveryStoreTests {
             let answers = planned.deliveries.map {
                 gone($0, at: .now(), reason: "BadDeviceToken")
             }
-            #expect(try await database.recording.settle(session: session, answers).count == 2)
+            #expect(try await database.ledger.record(session: session, answers).count == 2)
             let states = try await database.installations.query(app: StorageFixture.app)
             let valid = states.filter(\.isValid).map(\.objectID)
             #expect(valid == [unnamed.objectID])
@@ -500,8 +500,7 @@ struct DeliveryStoreTests {
             let counts = try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<6 {
                     group.addTask {
-                        try await database.recording.settle(session: session, settled.shuffled())
-                            .count
+                        try await database.ledger.record(session: session, settled.shuffled()).count
                     }
                 }
                 return try await group.reduce(0, +)
@@ -525,7 +524,7 @@ struct DeliveryStoreTests {
                 try await database.pushes.find(push.id)?.status == .cancelled ? true : nil
             }
             // The answer to what was in flight is recorded as ever, and counted.
-            let late = try await database.recording.settle(
+            let late = try await database.ledger.record(
                 session: session,
                 planned.deliveries.map(delivered)
             )

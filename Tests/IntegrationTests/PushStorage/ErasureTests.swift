@@ -89,11 +89,11 @@ struct ErasureTests {
             )
             let settled = try #require(pushes["settled"]).id
             let owned = try #require(pushes["owned"]).id
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(
                 session: session,
                 planned.deliveries.filter { $0.pushID == settled }.map(delivered)
             )
-            _ = try await database.recording.postpone(
+            _ = try await database.ledger.record(
                 session: session,
                 planned.deliveries.filter { ![settled, owned].contains($0.pushID) }.map {
                     retried($0, until: .now())
@@ -188,7 +188,7 @@ struct ErasureTests {
             #expect(ledgers["tokens"]?.suppressed == 1)
             #expect(ledgers["tokens"]?.pending == 1)
             // A dispatcher that had one on its way finds that it is not its own any more.
-            let late = try await database.recording.settle(
+            let late = try await database.ledger.record(
                 session: session,
                 planned.deliveries.filter { $0.pushID == owned }.map(delivered)
             )

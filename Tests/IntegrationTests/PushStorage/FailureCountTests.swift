@@ -34,10 +34,10 @@ struct FailureCountTests {
                 failed(members[0], "BadTopic"), delivered(members[1]),
                 failed(members[2], "the payload is too large: 5001 bytes of at most 4096", nil),
             ]
-            _ = try await database.recording.settle(session: session, first)
+            _ = try await database.ledger.record(session: session, first)
             // Whoever did not hear that it was committed says it again.
-            _ = try await database.recording.settle(session: session, first)
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(session: session, first)
+            _ = try await database.ledger.record(
                 session: session,
                 [
                     failed(members[3], "the payload is too large: 6000 bytes of at most 4096"),
@@ -88,9 +88,9 @@ struct FailureCountTests {
             )
             let checkpoint = ShardCheckpoint(cursor: nil, records: records, isFinished: true)
             for _ in 0..<2 {
-                _ = try await database.shards.checkpoint(session: session, shard, checkpoint)
+                _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
             }
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(
                 session: session,
                 [failed(members[5], "Unregistered", 410)]
             )
@@ -123,7 +123,7 @@ struct FailureCountTests {
                     },
                     isFinished: start == 80
                 )
-                _ = try await database.shards.checkpoint(session: session, shard, checkpoint)
+                _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
                 shard.cursor = part.last?.target
             }
             let record = try #require(try await database.pushes.find(push.id))

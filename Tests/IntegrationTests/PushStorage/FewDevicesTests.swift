@@ -183,7 +183,7 @@ struct FewDevicesTests {
             #expect(ledger.delivered == 1 && ledger.pending == 2)
             let owned = try await database.due.owned(session: session)
             #expect(owned.map(\.target) == [phones[1].objectID])
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(
                 session: session,
                 [ended(owned[0], .delivered)]
             )

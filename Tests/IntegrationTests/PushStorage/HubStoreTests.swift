@@ -113,7 +113,7 @@ struct HubStoreTests {
             let planned = try await fixture.database.intake.plan(session: session, [push])
             let answers = planned.deliveries.map { gone($0, at: .now()) }
             #expect(
-                try await fixture.database.recording.settle(session: session, answers).count == 1
+                try await fixture.database.ledger.record(session: session, answers).count == 1
             )
             #expect(try await store.query(app: app).map(\.isValid) == [false, false, false])
         }

@@ -155,7 +155,7 @@ struct InstallationLifeTests {
             let planned = try await database.intake.plan(session: session, [push])
             try await age("aa", days: 130, in: fixture)
             #expect(try await database.maintenance.ageInstallations().deleted == 1)
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(
                 session: session,
                 planned.deliveries.map(delivered)
             )

@@ -257,7 +257,7 @@ struct LocalTimeTests {
                 let later = Instant.now().adding(seconds: 3600)
                 let postponed = due.map { retried($0, until: later) }
                 #expect(
-                    try await database.recording.postpone(session: session, postponed) == due.count
+                    try await database.ledger.record(session: session, postponed).count == due.count
                 )
             }
         }
@@ -323,7 +323,7 @@ struct LocalTimeTests {
         _ fixture: StorageFixture,
         _ session: Int
     ) async throws {
-        _ = try await fixture.database.shards.checkpoint(
+        _ = try await fixture.database.ledger.checkpoint(
             session: session,
             shard,
             ShardCheckpoint(

@@ -63,7 +63,7 @@ struct ScheduleTests {
             #expect(after.status == .sending)
             #expect(after.createdAt < accepted.createdAt)
             #expect(
-                try await database.recording.settle(
+                try await database.ledger.record(
                     session: session,
                     released.deliveries.map(delivered)
                 ).count == 1

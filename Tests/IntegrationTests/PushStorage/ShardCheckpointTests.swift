@@ -37,12 +37,12 @@ struct ShardCheckpointTests {
             let busy = members[6]
             records.append(inFlight(flying))
             records.append(retried(busy, status: 503, reason: "busy"))
-            let standing = try await database.shards.checkpoint(
+            let standing = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(cursor: busy.target, records: records, isFinished: false)
             )
-            #expect(standing == .continues)
+            #expect(standing == .written)
             var ledger = try await fixture.balancedLedger(of: push.id)
             for outcome in Outcome.allCases { #expect(ledger[outcome] == 1) }
             #expect(ledger.pending == 5)
@@ -63,7 +63,7 @@ struct ShardCheckpointTests {
             )
 
             // What is a row now is settled as any other, with all that its next try needs.
-            let late = try await database.recording.settle(session: session, [delivered(flying)])
+            let late = try await database.ledger.record(session: session, [delivered(flying)])
             #expect(late == [flying.key])
             let due = try await database.due.claim(session: session, lane: 1, limit: 10)
             #expect(due.map(\.key) == [busy.key])
@@ -83,7 +83,7 @@ struct ShardCheckpointTests {
             )
             #expect(try await database.pushes.find(push.id)?.status == .sending)
             _ = try await fixture.balancedLedger(of: push.id)
-            _ = try await database.recording.settle(session: session, due.map(delivered))
+            _ = try await database.ledger.record(session: session, due.map(delivered))
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 6)
             #expect(ledger.isSettled)
@@ -174,7 +174,7 @@ struct ShardCheckpointTests {
                     session: session,
                     isFinished: true
                 )
-                #expect(standing == .continues)
+                #expect(standing == .written)
                 #expect(try await fixture.balancedLedger(of: push.id).delivered == 8)
             }
             #expect(try await database.pushes.find(push.id)?.status == .done)
@@ -183,7 +183,7 @@ struct ShardCheckpointTests {
             let other = try #require(try await fixture.claim(session).first)
             let all = try await fixture.members(of: other)
             await #expect(throws: StorageError.self) {
-                try await database.shards.checkpoint(
+                try await database.ledger.checkpoint(
                     session: session,
                     other,
                     ShardCheckpoint(
@@ -322,7 +322,7 @@ struct ShardCheckpointTests {
                 let diedAt = index == 1 ? now.adding(milliseconds: -86_400_000) : now
                 return gone(member, at: diedAt)
             }
-            _ = try await database.shards.checkpoint(
+            _ = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(cursor: members[2].target, records: records, isFinished: true)
@@ -355,7 +355,7 @@ struct ShardCheckpointTests {
                         reason: member.target.hasSuffix("5") ? "ExpiredToken" : "Unregistered"
                     )
                 }
-                _ = try await database.shards.checkpoint(
+                _ = try await database.ledger.checkpoint(
                     session: session,
                     shard,
                     ShardCheckpoint(cursor: nil, records: records, isFinished: true)

@@ -57,7 +57,7 @@ struct ShardClaimTests {
                 #expect(claimed.map(\.shard) == [number])
                 #expect(try await shards.claim(session: other, limit: 4, holding: [:]).isEmpty)
                 let shard = try #require(claimed.first)
-                _ = try await shards.checkpoint(
+                _ = try await fixture.database.ledger.checkpoint(
                     session: session,
                     shard,
                     ShardCheckpoint(cursor: nil, records: [], isFinished: true)

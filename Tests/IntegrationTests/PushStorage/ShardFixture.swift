@@ -80,9 +80,9 @@ extension StorageFixture {
         of shard: ClaimedShard,
         session: Int,
         isFinished: Bool
-    ) async throws -> ShardStanding {
+    ) async throws -> LedgerResult {
         let records = members.map(delivered)
-        return try await database.shards.checkpoint(
+        return try await database.ledger.checkpoint(
             session: session,
             shard,
             ShardCheckpoint(
@@ -103,7 +103,7 @@ extension StorageFixture {
         for shard in try await claim(session) {
             let members = try await members(of: shard, by: 100)
             #expect(members.allSatisfy { $0.suppression == "cancelled" })
-            let standing = try await database.shards.checkpoint(
+            let standing = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(
@@ -112,7 +112,7 @@ extension StorageFixture {
                     isFinished: true
                 )
             )
-            #expect(standing == .continues)
+            #expect(standing == .written)
             count += members.count
         }
         for lane in 0...1 {
@@ -122,7 +122,7 @@ extension StorageFixture {
                 limit: 1000
             )
             #expect(due.allSatisfy { $0.suppression == "cancelled" })
-            _ = try await database.recording.settle(session: session, due.map(suppressed))
+            _ = try await database.ledger.record(session: session, due.map(suppressed))
             count += due.count
         }
         try await database.sessions.close(session)

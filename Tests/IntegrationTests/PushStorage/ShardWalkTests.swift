@@ -138,7 +138,7 @@ struct ShardWalkTests {
                 }
             }
             let isFinished = item.rest.isEmpty
-            let standing = try await database.shards.checkpoint(
+            let standing = try await database.ledger.checkpoint(
                 session: item.session,
                 item.shard,
                 ShardCheckpoint(
@@ -161,12 +161,12 @@ struct ShardWalkTests {
 
         private mutating func settle() async throws {
             for (session, delivery) in open {
-                _ = try await database.recording.settle(session: session, [delivered(delivery)])
+                _ = try await database.ledger.record(session: session, [delivered(delivery)])
             }
             open = []
             guard let session = sessions.randomElement(using: &random) else { return }
             let due = try await database.due.claim(session: session, lane: 1, limit: 3)
-            _ = try await database.recording.settle(session: session, due.map(delivered))
+            _ = try await database.ledger.record(session: session, due.map(delivered))
         }
 
         private mutating func crash() async throws {

@@ -219,3 +219,23 @@ func retried(
 
 /// One that is in flight.
 func inFlight(_ delivery: Delivery) -> DeliveryRecord { DeliveryRecord(delivery, nil) }
+
+extension PushLedger {
+    /// Writes rows.
+    ///
+    /// - Returns: Those that were this session's.
+    @discardableResult
+    func record(session: Int, _ records: [DeliveryRecord]) async throws -> Set<DeliveryKey> {
+        let results = try await write(records.map { .row($0) }, session: session)
+        return Set(zip(records, results).filter { $1 == .written }.map(\.0.delivery.key))
+    }
+
+    /// Writes one checkpoint of a shard.
+    func checkpoint(
+        session: Int,
+        _ shard: ClaimedShard,
+        _ checkpoint: ShardCheckpoint
+    ) async throws -> LedgerResult {
+        try #require(try await write([.members(shard, checkpoint)], session: session).first)
+    }
+}

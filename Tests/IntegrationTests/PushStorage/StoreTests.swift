@@ -259,7 +259,7 @@ struct StoreTests {
             let later = now.adding(milliseconds: 9 * 86_400_000)
             _ = try await database.maintenance.maintain(now: later)
             #expect(try await database.pushes.audit(push.id)?.counted.pending == 1)
-            _ = try await database.recording.settle(
+            _ = try await database.ledger.record(
                 session: session,
                 planned.deliveries.map(delivered)
             )

@@ -101,7 +101,7 @@ struct TopicPlanningTests {
             #expect(topic.device == DeviceTarget(provider: .fcm, token: "PUSH_RC"))
             let members = try await members(fixture, session: session)
             #expect(Set(members.map(\.target)) == Set(installed.prefix(2).map(\.objectID)))
-            _ = try await database.recording.settle(session: session, [delivered(topic)])
+            _ = try await database.ledger.record(session: session, [delivered(topic)])
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 1)
             #expect(ledger.pending == 2)

@@ -2,63 +2,102 @@ import JSON
 import Postgres
 import PushCore
 
-/// Checkpoints, and the end of what cannot be sent.
-extension ShardStore {
-    /// Writes down what became of the members of a shard since its last checkpoint, in one
-    /// transaction: those it went well for by the chunk, rows of the others, the cursor, the books of the push, and the tokens that died. The
-    /// last one, which says `isFinished`, gives the shard back and corrects the books by those that
-    /// came or went while it was sent.
+/// Members of shards, and the end of those that cannot be sent.
+extension PushLedger {
+    /// Writes checkpoints of shards in one transaction: members that it went well for by the chunk, rows
+    /// of the others, the cursors, the counters of the pushes, and the tokens that died. The last
+    /// checkpoint of a shard, which says `isFinished`, gives it back and corrects the counters by the
+    /// members that came or went while it was sent.
     ///
-    /// A checkpoint whose answer was lost may be made again: what is recorded already is left out.
+    /// A checkpoint whose reply was lost may be made again: what is recorded already is left out.
     ///
-    /// - Returns: Whether the push was cancelled since the shard was claimed.
-    /// - Throws: `StorageError` of kind `sessionLost` where the shard is not this session's; then
+    /// - Throws: `StorageError` of kind `sessionLost` if one of the shards is not this session's; then
     ///   nothing was written.
-    package func checkpoint(
-        session: Int,
-        _ shard: ClaimedShard,
-        _ checkpoint: ShardCheckpoint
-    ) async throws -> ShardStanding {
-        try await database.transaction { transaction in
-            guard
-                let held = try await Self.hold(session, shard, checkpoint, transaction)
-            else { return .continues }
-            var records = try checkpoint.records(behind: held.cursor)
-            if shard.zones != nil {
-                records = try await Self.unrecorded(records, of: shard, transaction)
+    func write(
+        _ checkpoints: [(ClaimedShard, ShardCheckpoint)],
+        session: Int
+    ) async throws -> [LedgerResult] {
+        guard !checkpoints.isEmpty else { return [] }
+        return try await database.transaction { transaction in
+            // Each locks its shard's row, in one order; the pushes' rows come last, as all shards of a
+            // push wait for them.
+            let order = checkpoints.indices.sorted {
+                let (a, b) = (checkpoints[$0].0, checkpoints[$1].0)
+                return (a.pushID, a.shard) < (b.pushID, b.shard)
             }
-            var change = BooksChange(records)
-            var books = held.books
-            books.record(records.count)
-            if checkpoint.isFinished { books.finish() }
-            let (chunks, rows) = DeliveryChunk.divide(records, of: shard)
-            if !rows.isEmpty {
-                try await Self.insert(
-                    rows,
-                    of: shard,
-                    session: session,
-                    held,
+            var parts: [(place: Int, part: Part)] = []
+            for place in order {
+                let (shard, checkpoint) = checkpoints[place]
+                let part = try await Self.part(
+                    session,
+                    shard,
+                    checkpoint,
                     at: database.clock.now(),
                     transaction
                 )
+                if let part { parts.append((place, part)) }
             }
-            change.moved(from: held.books, to: books)
-            let status = try await Self.write(
-                chunks,
-                shard,
-                cursor: checkpoint.cursor,
-                books,
-                change,
-                isReleased: checkpoint.isFinished,
-                transaction
-            )
-            if status == .failed, !books.isFinished {
-                // It failed while this shard was locked here, so it was left to us.
-                try await Self.endUnfinished(of: shard.pushID, only: shard.shard, transaction)
+            let statuses = try await Self.write(parts.map(\.part), transaction)
+            var results = checkpoints.map { _ in LedgerResult.written }
+            for (place, part) in parts {
+                let (shard, status) = (part.shard, statuses[part.shard.pushID])
+                if status == .failed, !part.after.isFinished {
+                    // It failed while this shard was locked here, so it was left to us.
+                    try await Self.endUnfinished(
+                        of: shard.pushID,
+                        only: shard.shard,
+                        transaction
+                    )
+                }
+                if status?.isCutShort == true, !shard.isCancelled { results[place] = .cancelled }
             }
-            try await Self.disableTokens(of: records, transaction)
-            return status?.isCutShort == true && !shard.isCancelled ? .cancelled : .continues
+            let dead = parts.flatMap(\.part.records).compactMap(\.deadToken)
+            if !dead.isEmpty {
+                try await IndexPlan.require(transaction)
+                try await DeadToken.disable(dead, transaction)
+            }
+            return results
         }
+    }
+
+    /// A checkpoint within its transaction, its rows written.
+    private struct Part {
+        let shard: ClaimedShard
+        let checkpoint: ShardCheckpoint
+        let records: [DeliveryRecord]
+        let chunks: [DeliveryChunk]
+        let after: ShardBooks
+        var change: BooksChange
+    }
+
+    /// - Returns: `nil` if just this checkpoint has ended the shard already.
+    private static func part(
+        _ session: Int,
+        _ shard: ClaimedShard,
+        _ checkpoint: ShardCheckpoint,
+        at now: Instant,
+        _ transaction: PostgresTransaction
+    ) async throws -> Part? {
+        guard let held = try await hold(session, shard, checkpoint, transaction) else { return nil }
+        var records = try checkpoint.records(behind: held.cursor)
+        if shard.zones != nil { records = try await unrecorded(records, of: shard, transaction) }
+        let (chunks, rows) = DeliveryChunk.divide(records, of: shard)
+        if !rows.isEmpty {
+            try await insert(rows, of: shard, session: session, held, at: now, transaction)
+        }
+        var books = held.books
+        books.record(records.count)
+        if checkpoint.isFinished { books.finish() }
+        var change = BooksChange(records)
+        change.moved(from: held.books, to: books)
+        return Part(
+            shard: shard,
+            checkpoint: checkpoint,
+            records: records,
+            chunks: chunks,
+            after: books,
+            change: change
+        )
     }
 
     /// A member that moved from one zone to another meanwhile may have its row from there.
@@ -150,51 +189,61 @@ extension ShardStore {
             """
     )
 
-    /// Writes the chunks, and the books of a shard and of its push, the latter last, as its row is what all shards
-    /// of the push wait for.
+    /// Writes chunks, the counters of shards, and those of their pushes, the latter last.
     ///
-    /// - Returns: The push's status.
+    /// - Returns: The pushes' statuses.
     private static func write(
-        _ chunks: [DeliveryChunk],
-        _ shard: ClaimedShard,
-        cursor: String?,
-        _ books: ShardBooks,
-        _ change: BooksChange,
-        isReleased: Bool,
+        _ parts: [Part],
         _ transaction: PostgresTransaction
-    ) async throws -> PushStatus? {
-        let results = try await transaction.pipeline(
-            chunks.map { $0.insertion(of: shard) } + [
-                (
-                    """
-                    UPDATE shards SET cursor = greatest(cursor, $3), expected = $4, recorded = $5,
-                        cancelled = $6, finished = $7, updated_at = now(),
-                        members = CASE WHEN NOT $7 THEN members END,
-                        owner = CASE WHEN $8 THEN NULL ELSE owner END
-                    WHERE push_id = $1 AND shard = $2
-                    """,
-                    [
-                        .uuid(shard.pushID), .integer(shard.shard), .optional(text: cursor),
-                        .integer(books.expected), .integer(books.recorded),
-                        .integer(books.cancelled), .boolean(books.isFinished), .boolean(isReleased),
-                    ]
-                ),
-                (
-                    """
-                    UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status
-                    """,
-                    [
-                        .uuid(shard.pushID), .integer(change.ledger.targeted),
-                        .integer(change.ledger.pending), .integer(change.ledger.delivered),
-                        .integer(change.ledger.failed), .integer(change.ledger.expired),
-                        .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
-                        .integer(change.ledger.invalidTokens), .integer(-change.closedShards),
-                        change.failures.parameter,
-                    ]
-                ),
+    ) async throws -> [String: PushStatus] {
+        guard !parts.isEmpty else { return [:] }
+        var changes: [String: BooksChange] = [:]
+        for part in parts { changes[part.shard.pushID, default: BooksChange([])].add(part.change) }
+        let ids = changes.keys.sorted()
+        var statements = parts.flatMap { part in part.chunks.map { $0.insertion(of: part.shard) } }
+        statements += parts.map(cursor)
+        statements += ids.map { counters(of: $0, changes[$0] ?? BooksChange([])) }
+        let results = try await transaction.pipeline(statements)
+        var statuses: [String: PushStatus] = [:]
+        for (id, result) in zip(ids, results.suffix(ids.count)) {
+            statuses[id] = try result.first.flatMap { PushStatus(rawValue: try $0.text("status")) }
+        }
+        return statuses
+    }
+
+    private static func cursor(of part: Part) -> (sql: String, parameters: [PostgresValue]) {
+        (
+            """
+            UPDATE shards SET cursor = greatest(cursor, $3), expected = $4, recorded = $5,
+                cancelled = $6, finished = $7, updated_at = now(),
+                members = CASE WHEN NOT $7 THEN members END,
+                owner = CASE WHEN $8 THEN NULL ELSE owner END
+            WHERE push_id = $1 AND shard = $2
+            """,
+            [
+                .uuid(part.shard.pushID), .integer(part.shard.shard),
+                .optional(text: part.checkpoint.cursor), .integer(part.after.expected),
+                .integer(part.after.recorded), .integer(part.after.cancelled),
+                .boolean(part.after.isFinished), .boolean(part.checkpoint.isFinished),
             ]
         )
-        return try results.last?.first.flatMap { PushStatus(rawValue: try $0.text("status")) }
+    }
+
+    private static func counters(
+        of pushID: String,
+        _ change: BooksChange
+    ) -> (sql: String, parameters: [PostgresValue]) {
+        (
+            "UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status",
+            [
+                .uuid(pushID), .integer(change.ledger.targeted),
+                .integer(change.ledger.pending), .integer(change.ledger.delivered),
+                .integer(change.ledger.failed), .integer(change.ledger.expired),
+                .integer(change.ledger.suppressed), .integer(change.ledger.inDoubt),
+                .integer(change.ledger.invalidTokens), .integer(-change.closedShards),
+                change.failures.parameter,
+            ]
+        )
     }
 
     /// Ends the shards of a push that nobody else is at just now, and counts their members without a
@@ -250,17 +299,6 @@ extension ShardStore {
             )
         }
     }
-
-    /// The tokens are in the records: their rows have none.
-    private static func disableTokens(
-        of records: [DeliveryRecord],
-        _ transaction: PostgresTransaction
-    ) async throws {
-        let dead = records.compactMap(\.deadToken)
-        guard !dead.isEmpty else { return }
-        try await IndexPlan.require(transaction)
-        try await DeadToken.disable(dead, transaction)
-    }
 }
 
 /// What records do to the books of their push.
@@ -286,6 +324,15 @@ struct BooksChange: Equatable {
                 )
             }
         }
+    }
+
+    mutating func add(_ other: BooksChange) {
+        for outcome in Outcome.allCases { ledger[outcome] += other.ledger[outcome] }
+        ledger.targeted += other.ledger.targeted
+        ledger.pending += other.ledger.pending
+        ledger.invalidTokens += other.ledger.invalidTokens
+        failures.add(other.failures)
+        closedShards += other.closedShards
     }
 
     /// What changes for those without a row.
@@ -317,7 +364,7 @@ extension ShardCheckpoint {
 
 // MARK: Rows
 
-extension ShardStore {
+extension PushLedger {
     /// The first seven are the same in all rows of a checkpoint, and those from the provider to the
     /// last reason in most.
     private static let columns = [

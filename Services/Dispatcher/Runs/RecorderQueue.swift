@@ -1,0 +1,150 @@
+import PushCore
+import PushStorage
+
+/// When outcomes are produced, and when what Kafka has acknowledged is written. Pure: no clock, no I/O.
+///
+/// A broker is paid by the request, not by the record: so outcomes leave in blocks, for which a single
+/// one waits 5 ms. What was acknowledged is written at once if nothing of its kind is being written, else
+/// when that returns: so the slower Postgres is, the more it gets at a time.
+struct RecorderQueue<Item> {
+    struct Entry {
+        let item: Item
+        let kind: LedgerEntry.Kind
+        /// Records for Kafka.
+        let outcomes: Int
+        let at: SteadyInstant
+    }
+
+    /// So many outcomes wait for no more.
+    static var block: Int { 1000 }
+    /// As long as so many come within `quiet`, more are waited for.
+    static var busy: Int { 100 }
+    static var quietMilliseconds: Int64 { 5 }
+    static var patienceMilliseconds: Int64 { 40 }
+    static var maximumProduces: Int { 4 }
+    /// Entries of one write.
+    static var batch: Int { 500 }
+    /// Outcomes of one write, beyond its first entry.
+    static var batchOutcomes: Int { 5000 }
+    /// Of a kind, at once: a second one only for a full batch.
+    static var maximumWrites: Int { 2 }
+
+    /// Not handed to Kafka, in the order in which they came.
+    private var ended: [Entry] = []
+    private var endedOutcomes = 0
+    /// Acknowledged and not being written, by kind.
+    private var acknowledged = LedgerEntry.Kind.allCases.map { _ in [Entry]() }
+    private(set) var produces = 0
+    private var writes = LedgerEntry.Kind.allCases.map { _ in 0 }
+
+    /// Nothing waits, and nothing is under way.
+    var isIdle: Bool {
+        ended.isEmpty && produces == 0 && acknowledged.allSatisfy(\.isEmpty)
+            && writes.allSatisfy { $0 == 0 }
+    }
+
+    /// Something has ended. What has no outcome to tell needs no acknowledgement.
+    mutating func add(
+        _ item: Item,
+        _ kind: LedgerEntry.Kind,
+        outcomes: Int,
+        at time: SteadyInstant
+    ) {
+        let entry = Entry(item: item, kind: kind, outcomes: outcomes, at: time)
+        guard outcomes > 0 else { return acknowledged([entry]) }
+        ended.append(entry)
+        endedOutcomes += outcomes
+    }
+
+    // MARK: Producing
+
+    /// The block that is to be produced now, until `produced`.
+    mutating func nextBlock(at now: SteadyInstant) -> [Entry]? {
+        guard produces < Self.maximumProduces, isBlockDue(at: now) else { return nil }
+        var (count, outcomes) = (0, 0)
+        while count < ended.count, outcomes < Self.block {
+            outcomes += ended[count].outcomes
+            count += 1
+        }
+        let block = Array(ended.prefix(count))
+        ended.removeFirst(count)
+        endedOutcomes -= outcomes
+        produces += 1
+        return block
+    }
+
+    private func isBlockDue(at now: SteadyInstant) -> Bool {
+        guard let first = ended.first else { return false }
+        if endedOutcomes >= Self.block { return true }
+        let waited = now.milliseconds(since: first.at)
+        if waited < Self.quietMilliseconds { return false }
+        return waited >= Self.patienceMilliseconds || !isBusy(at: now)
+    }
+
+    private func isBusy(at now: SteadyInstant) -> Bool {
+        var outcomes = 0
+        for entry in ended.reversed() {
+            guard now.milliseconds(since: entry.at) < Self.quietMilliseconds else { return false }
+            outcomes += entry.outcomes
+            if outcomes >= Self.busy { return true }
+        }
+        return false
+    }
+
+    /// When a block may be due that is not now; `nil` if only another call can make one due.
+    func nextLook(at now: SteadyInstant) -> SteadyInstant? {
+        guard produces < Self.maximumProduces, let first = ended.first else { return nil }
+        let quiet = first.at.adding(milliseconds: Self.quietMilliseconds)
+        guard quiet <= now else { return quiet }
+        return min(
+            first.at.adding(milliseconds: Self.patienceMilliseconds),
+            now.adding(milliseconds: Self.quietMilliseconds)
+        )
+    }
+
+    /// Kafka has the outcomes of these.
+    mutating func acknowledged(_ entries: [Entry]) {
+        for entry in entries { acknowledged[entry.kind.rawValue].append(entry) }
+    }
+
+    /// Nothing more of a block is under way.
+    mutating func produced() { produces -= 1 }
+
+    // MARK: Writing
+
+    /// The batch that is to be written now, all of one kind, until `written`.
+    mutating func nextBatch() -> [Entry]? {
+        for kind in LedgerEntry.Kind.allCases {
+            let waiting = acknowledged[kind.rawValue]
+            guard !waiting.isEmpty, writes[kind.rawValue] < Self.maximumWrites else { continue }
+            var (count, outcomes) = (1, waiting[0].outcomes)
+            while count < min(waiting.count, Self.batch),
+                outcomes + waiting[count].outcomes <= Self.batchOutcomes
+            {
+                outcomes += waiting[count].outcomes
+                count += 1
+            }
+            let isFull = count == Self.batch || count < waiting.count
+            guard writes[kind.rawValue] == 0 || isFull else { continue }
+            acknowledged[kind.rawValue].removeFirst(count)
+            writes[kind.rawValue] += 1
+            return Array(waiting.prefix(count))
+        }
+        return nil
+    }
+
+    /// A batch of this kind is written, or given up.
+    mutating func written(_ kind: LedgerEntry.Kind) { writes[kind.rawValue] -= 1 }
+
+    // MARK: The end
+
+    /// Takes out all that waits. What is under way stays its driver's.
+    mutating func removeAll() -> [Entry] {
+        defer {
+            ended = []
+            endedOutcomes = 0
+            acknowledged = LedgerEntry.Kind.allCases.map { _ in [] }
+        }
+        return ended + acknowledged.flatMap(\.self)
+    }
+}

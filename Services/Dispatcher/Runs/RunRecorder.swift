@@ -1,0 +1,278 @@
+import EventLoop
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+import ServiceKit
+
+/// Records what has ended, of all runs: outcomes are produced and acknowledged first, then written with
+/// the counters of their pushes (promise 4). When that is, `RecorderQueue` says.
+///
+/// Authority: what has ended here, until it is on the ledger or the session is lost. The session is asked
+/// before each produce and each write; of a lost one nothing is written.
+///
+/// Confined to the loop.
+final class RunRecorder: @unchecked Sendable {
+    typealias Entry = RecorderQueue<any Recorded>.Entry
+
+    private static let cannotAnnounce = "outcomes cannot be written to Kafka"
+
+    private let log: any OutcomeLog
+    private let topic: String
+    private let ledger: any LedgerWriting
+    private let session: WorkSession
+    private let inHand: WorkInHand
+    private let trouble: Trouble
+    private let meters: DeliveryMeters
+    private let loop: EventLoop
+    private let logger: Log
+    private var queue = RecorderQueue<any Recorded>()
+    private var timer: LoopTimer?
+    private var isWoken = false
+    /// Hears of deliveries that are on the ledger, or another's now; of none whenever something that was
+    /// under way has returned.
+    var onReleased: ([OwnedDelivery]) -> Void = { _ in }
+    /// Hears of a session that the table does not know any more.
+    var onLost: (Int) -> Void = { _ in }
+    /// Hears of a push of which something is left, whose context will be asked for.
+    var onOpen: (PushContext) -> Void = { _ in }
+
+    init(
+        log: any OutcomeLog,
+        topic: String,
+        ledger: any LedgerWriting,
+        session: WorkSession,
+        inHand: WorkInHand,
+        trouble: Trouble,
+        meters: DeliveryMeters,
+        loop: EventLoop,
+        logger: Log
+    ) {
+        self.log = log
+        self.topic = topic
+        self.ledger = ledger
+        self.session = session
+        self.inHand = inHand
+        self.trouble = trouble
+        self.meters = meters
+        self.loop = loop
+        self.logger = logger
+    }
+
+    /// Nothing waits to be recorded, and nothing is.
+    var isIdle: Bool { queue.isIdle }
+
+    func add(_ item: any Recorded) {
+        queue.add(item, item.kind, outcomes: item.outcomes, at: .now())
+        wake()
+    }
+
+    /// Nothing that waits is written any more: the session is lost, or the drain is over. What is under
+    /// way is asked when it returns.
+    func drop() { lose(queue.removeAll()) }
+
+    // MARK: Turns
+
+    /// Once for all that ends in a turn.
+    private func wake() {
+        guard !isWoken else { return }
+        isWoken = true
+        loop.atEndOfTurn { self.turn() }
+    }
+
+    private func turn() {
+        isWoken = false
+        let now = SteadyInstant.now()
+        while let block = queue.nextBlock(at: now) {
+            Task(executorPreference: loop) { await self.produce(block) }
+        }
+        while let batch = queue.nextBatch() {
+            Task(executorPreference: loop) { await self.write(batch) }
+        }
+        guard timer == nil, let look = queue.nextLook(at: now) else { return }
+        let wait = Duration.milliseconds(max(1, look.milliseconds(since: now)))
+        timer = loop.schedule(after: wait) { [weak self] in
+            self?.timer = nil
+            self?.turn()
+        }
+    }
+
+    private func isOurs(_ entry: Entry) -> Bool {
+        session.isCurrent(entry.item.session) && !session.hasEnded
+    }
+
+    private func lose(_ entries: [Entry]) {
+        guard !entries.isEmpty else { return }
+        release(entries.map { $0.item.ended(.lost, at: .now) })
+    }
+
+    private func release(_ released: [Released]) {
+        onReleased(released.flatMap(\.deliveries))
+        for owned in released.lazy.flatMap(\.rows) { add(owned) }
+    }
+
+    // MARK: Outcomes
+
+    /// Produces the outcomes of a block until each is acknowledged; only those that failed again.
+    private func produce(_ entries: [Entry]) async {
+        let count = entries.reduce(0) { $0 + $1.outcomes }
+        var block = KafkaRecordBlock(topic: topic, count: count, sizeBytes: count * 512)
+        var writer = OutcomeWriter()
+        // Whose each record is.
+        var owners: [Int] = []
+        for (place, entry) in entries.enumerated() {
+            entry.item.writeOutcomes(by: &writer, to: &block)
+            owners += repeatElement(place, count: block.count - owners.count)
+        }
+        var open = Set(entries.indices)
+        var pause = Pause()
+        while true {
+            let lost = open.filter { !isOurs(entries[$0]) }
+            if !lost.isEmpty {
+                lose(lost.map { entries[$0] })
+                open.subtract(lost)
+                let left = owners.indices.filter { open.contains(owners[$0]) }
+                (block, owners) = (block.only(left), left.map { owners[$0] })
+            }
+            guard !open.isEmpty else { break }
+            let errors = await log.append(block)
+            let failed = errors.keys.sorted()
+            let still = Set(failed.map { owners[$0] })
+            acknowledge(open.subtracting(still).sorted().map { entries[$0] })
+            (open, block) = (still, block.only(failed))
+            owners = failed.map { owners[$0] }
+            guard let problem = errors.first?.value else {
+                trouble.clear(Self.cannotAnnounce)
+                break
+            }
+            trouble.set(Self.cannotAnnounce)
+            logger.warning(
+                "outcomes are not acknowledged; trying again",
+                [.count: .integer(failed.count), .error: .string("\(problem)")]
+            )
+            await pause.wait(on: loop)
+        }
+        queue.produced()
+        onReleased([])
+        wake()
+    }
+
+    private func acknowledge(_ entries: [Entry]) {
+        let now = ContinuousClock.now
+        for entry in entries { entry.item.acknowledged(at: now) }
+        queue.acknowledged(entries)
+        wake()
+    }
+
+    // MARK: The ledger
+
+    private func write(_ entries: [Entry]) async {
+        let kind = entries[0].kind
+        for entry in entries where isOurs(entry) {
+            entry.item.willWrite(inHand, remember: onOpen)
+        }
+        var queue = PlanQueue(entries)
+        var pause = Pause()
+        // Refused alone: they wait, and the others do not wait for them.
+        var stuck: [Entry] = []
+        while let portion = queue.next {
+            lose(portion.items.filter { !isOurs($0) })
+            let ours = portion.items.filter(isOurs)
+            guard let number = ours.first?.item.session else {
+                queue.planned { _ in false }
+                continue
+            }
+            do {
+                let results = try await ledger.write(ours.map(\.item.entry), session: number)
+                trouble.clear(kind.trouble)
+                pause = Pause()
+                queue.planned { _ in false }
+                recorded(ours, results)
+            } catch let error as StorageError where error.kind == .sessionLost {
+                onLost(number)
+                lose(ours)
+                queue.planned { _ in false }
+            } catch let error as StorageError where error.isOfOneEntry {
+                guard let entry = queue.refused() else { continue }
+                if kind == .pushes, error.isOfTheValues {
+                    release([entry.item.ended(.refused(error.description), at: .now)])
+                } else {
+                    failed(1, of: kind, error)
+                    stuck.append(entry)
+                }
+            } catch {
+                if let error = error as? StorageError, error.isStatementTimeout, ours.count > 1,
+                    queue.timedOut()
+                {
+                    continue
+                }
+                failed(ours.count, of: kind, error)
+                await pause.wait(on: loop)
+            }
+        }
+        if !stuck.isEmpty {
+            await pause.wait(on: loop)
+            self.queue.acknowledged(stuck)
+        }
+        self.queue.written(kind)
+        onReleased([])
+        wake()
+    }
+
+    private func failed(_ count: Int, of kind: LedgerEntry.Kind, _ error: any Error) {
+        trouble.set(kind.trouble)
+        logger.warning(
+            "the ledger cannot be written; trying again",
+            [
+                .count: .integer(count), .detail: .string(kind.trouble),
+                .error: .string("\(error)"),
+            ]
+        )
+    }
+
+    private func recorded(_ entries: [Entry], _ results: [LedgerResult]) {
+        let now = ContinuousClock.now
+        var lost = 0
+        let released = zip(entries, results).map { entry, result in
+            let released = entry.item.ended(.recorded(result), at: now)
+            for owned in released.deliveries {
+                if let end = owned.end { meters.settled(end, at: owned.delivery.device.provider) }
+            }
+            switch entry.kind {
+            case .rows: if result == .anothers { lost += 1 }
+            case .pushes: meters.written(isNew: result == .written, isErased: result == .erased)
+            case .members: break
+            }
+            return released
+        }
+        if lost > 0 {
+            logger.warning(
+                "deliveries were another's when they were to be written down",
+                [.count: .integer(lost)]
+            )
+        }
+        release(released)
+    }
+}
+
+extension StorageError {
+    /// One entry of a batch is at fault.
+    fileprivate var isOfOneEntry: Bool {
+        switch kind {
+        case .conflict, .corrupt: true
+        case .database: isOfTheValues
+        case .sessionLost, .clocksDisagree: false
+        }
+    }
+}
+
+extension LedgerEntry.Kind {
+    fileprivate var trouble: String {
+        switch self {
+        case .members: "checkpoints cannot be written"
+        case .rows: "deliveries cannot be settled"
+        case .pushes: "events cannot be written down"
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Postgres
+import PushCore
+
+/// Rows: their ends with the counters of their pushes, and their return.
+extension PushLedger {
+    /// Writes rows in one transaction, with the tokens that died. What this session does not own any more
+    /// is left alone. What goes back is due by its end, or at once if its push was cancelled meanwhile, to
+    /// be suppressed.
+    ///
+    /// - Returns: Those that were this session's.
+    func write(_ records: [DeliveryRecord], session: Int) async throws -> Set<DeliveryKey> {
+        let records = Self.unique(records)
+        guard !records.isEmpty else { return [] }
+        return try await database.transaction { transaction in
+            let pushIDs = Set(
+                records.lazy.filter { $0.state != .pending }.map(\.delivery.pushID)
+            ).sorted()
+            let results = try await transaction.pipeline([
+                (IndexPlan.sql, []),
+                (
+                    "SELECT id FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE",
+                    [.uuidArray(pushIDs)]
+                ), (Self.rowsSQL, Self.parameters(session, records)),
+            ])
+            let keys = Set(try results[2].rows.map(Self.key))
+            try await DeadToken.disable(
+                records.filter { keys.contains($0.delivery.key) }.compactMap(\.deadToken),
+                transaction
+            )
+            return keys
+        }
+    }
+
+    private static let mergedFailures = FailureCounts.mergeSQL(
+        "p.failures",
+        "SELECT provider, reason, count FROM failures WHERE push_id = p.id"
+    )
+
+    private static let settledSQL = PushBooks.change(
+        [
+            .pending: "-c.settled", .delivered: "c.delivered", .failed: "c.failed",
+            .expired: "c.expired", .suppressed: "c.suppressed", .inDoubt: "c.in_doubt",
+            .invalidTokens: "c.died",
+        ],
+        failures: "CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END"
+    )
+
+    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
+    // has, for each row of the batch, where only the primary key is right.
+    private static let rowsSQL = """
+        WITH written AS (
+            UPDATE deliveries d SET state = i.state, owner = NULL, attempts = i.attempts,
+                unanswered = i.unanswered,
+                due_at = CASE WHEN i.due_at IS NULL THEN d.due_at
+                    WHEN EXISTS (SELECT FROM pushes p
+                        WHERE p.id = i.push_id AND p.status = \(PushStatus.cancelled.sql))
+                    THEN least(i.due_at, now()) ELSE i.due_at END,
+                last_status = CASE WHEN i.due_at IS NULL THEN i.status
+                    ELSE coalesce(i.status, d.last_status) END,
+                last_reason = CASE WHEN i.due_at IS NULL THEN i.reason
+                    ELSE coalesce(i.reason, d.last_reason) END,
+                provider_message_id = i.message_id, updated_at = now()
+            FROM unnest($2::date[], $3::uuid[], $4::text[], $5::smallint[], $6::integer[],
+                $7::integer[], $8::integer[], $9::text[], $10::text[], $11::boolean[],
+                $12::timestamptz[])
+                AS i(day, push_id, target, state, attempts, unanswered, status, reason, message_id,
+                    died, due_at)
+            WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
+                AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
+            RETURNING d.day, d.push_id, d.target, d.state, i.died, d.provider, d.last_status,
+                d.last_reason
+        ), counts AS (
+            SELECT push_id, count(*) AS settled,
+                \(DeliveryState.counts(by: "state")),
+                count(*) FILTER (WHERE died) AS died
+            FROM written WHERE state <> \(DeliveryState.pending.sql) GROUP BY push_id
+        ), failures AS (
+            SELECT push_id, provider, \(FailureCounts.reasonSQL("w")) AS reason, count(*) AS count
+            FROM written w WHERE state = \(DeliveryState.failed.sql) GROUP BY 1, 2, 3
+        ), books AS (
+            UPDATE pushes p SET \(settledSQL)
+            FROM counts c WHERE p.id = c.push_id
+        )
+        SELECT day::text AS day, push_id, target FROM written
+        """
+
+    private static func parameters(
+        _ session: Int,
+        _ records: [DeliveryRecord]
+    ) -> [PostgresValue] {
+        [
+            .integer(session), .textArray(records.map(\.delivery.key.day)),
+            .uuidArray(records.map(\.delivery.pushID)), .textArray(records.map(\.delivery.target)),
+            .integerArray(records.map(\.state.rawValue)),
+            .integerArray(records.map(\.attempts)), .integerArray(records.map(\.unanswered)),
+            .integerArray(records.map { $0.end?.status }),
+            .textArray(records.map { $0.end?.reason }),
+            .textArray(records.map { $0.state == .pending ? nil : $0.end?.messageID }),
+            .booleanArray(records.map { $0.end?.tokenDiedAt != nil }),
+            .timestampArray(records.map { $0.end?.decision.dueAt?.microseconds }),
+        ]
+    }
+
+    private static func key(_ row: PostgresRow) throws -> DeliveryKey {
+        DeliveryKey(
+            day: try row.text("day"),
+            pushID: try row.uuid("push_id"),
+            target: try row.text("target")
+        )
+    }
+
+    /// The first of each key, by key: rows are locked in one order, and none twice.
+    private static func unique(_ records: [DeliveryRecord]) -> [DeliveryRecord] {
+        var seen: Set<DeliveryKey> = []
+        return records.filter { seen.insert($0.delivery.key).inserted }
+            .sorted {
+                let (a, b) = ($0.delivery.key, $1.delivery.key)
+                return (a.day, a.pushID, a.target) < (b.day, b.pushID, b.target)
+            }
+    }
+}

@@ -1,0 +1,175 @@
+import PushCore
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+
+@Suite("When outcomes are produced, and what is written then", .timeLimit(.minutes(1)))
+struct RecorderQueueTests {
+    private typealias Queue = RecorderQueue<Int>
+
+    private func at(_ milliseconds: Int64) -> SteadyInstant {
+        SteadyInstant(milliseconds: milliseconds)
+    }
+
+    /// One that has `count` entries with an outcome each.
+    private func queue(
+        _ count: Int,
+        _ kind: LedgerEntry.Kind = .pushes,
+        outcomes: Int = 1,
+        at time: Int64 = 0
+    ) -> Queue {
+        var queue = Queue()
+        for item in 0..<count { queue.add(item, kind, outcomes: outcomes, at: at(time)) }
+        return queue
+    }
+
+    // MARK: Producing
+
+    @Test("a single outcome leaves after 5 ms, and until then says when to look again")
+    func single() {
+        var queue = queue(1)
+        #expect(queue.nextBlock(at: at(4)) == nil)
+        #expect(queue.nextLook(at: at(4)) == at(5))
+        #expect(queue.nextBlock(at: at(5))?.map(\.item) == [0])
+        #expect(queue.nextBlock(at: at(50)) == nil && queue.nextLook(at: at(50)) == nil)
+        #expect(!queue.isIdle, "its block is under way")
+    }
+
+    @Test("1,000 leave at once, in the order in which they ended")
+    func full() {
+        var queue = queue(999)
+        #expect(queue.nextBlock(at: at(0)) == nil)
+        for item in 999..<1500 { queue.add(item, .pushes, outcomes: 1, at: at(0)) }
+        #expect(queue.nextBlock(at: at(0))?.map(\.item) == Array(0..<1000))
+        #expect(queue.nextBlock(at: at(0)) == nil, "what is left is no block")
+    }
+
+    @Test("while 100 come within 5 ms more are waited for, 40 ms at most")
+    func busy() {
+        var queue = queue(1)
+        for time in 1...39 as ClosedRange<Int64> {
+            for _ in 0..<20 { queue.add(1, .pushes, outcomes: 1, at: at(time)) }
+            #expect(queue.nextBlock(at: at(time)) == nil)
+            #expect(queue.nextLook(at: at(time)) == at(time < 5 ? 5 : min(40, time + 5)))
+        }
+        #expect(queue.nextBlock(at: at(40))?.count == 781)
+        // It becomes quiet: 99 in the last 5 ms are too few to wait for more.
+        for _ in 0..<99 { queue.add(1, .pushes, outcomes: 1, at: at(50)) }
+        #expect(queue.nextBlock(at: at(54)) == nil)
+        for _ in 0..<99 { queue.add(1, .pushes, outcomes: 1, at: at(54)) }
+        #expect(queue.nextBlock(at: at(55))?.count == 198)
+    }
+
+    @Test("under load a block has at least 60 outcomes for each of 12 partitions")
+    func blocksAreLarge() {
+        var queue = Queue()
+        var blocks: [Int] = []
+        // 20,000 a second, a block acknowledged 3 ms after it left.
+        var underWay: [Int64] = []
+        for time in 0..<2000 as Range<Int64> {
+            while underWay.first.map({ $0 <= time }) ?? false {
+                underWay.removeFirst()
+                queue.produced()
+            }
+            for _ in 0..<20 { queue.add(1, .pushes, outcomes: 1, at: at(time)) }
+            while let block = queue.nextBlock(at: at(time)) {
+                blocks.append(block.count)
+                underWay.append(time + 3)
+            }
+        }
+        #expect(blocks.min() ?? 0 >= 60 * 12)
+    }
+
+    @Test("four blocks are under way at most; a fifth leaves when one has returned")
+    func bounded() {
+        var queue = queue(6000)
+        for _ in 0..<4 { #expect(queue.nextBlock(at: at(0))?.count == 1000) }
+        #expect(queue.nextBlock(at: at(0)) == nil)
+        #expect(queue.nextLook(at: at(0)) == nil)
+        queue.produced()
+        #expect(queue.nextBlock(at: at(0))?.count == 1000)
+    }
+
+    @Test("a shard's checkpoint is never divided")
+    func checkpoints() {
+        var queue = queue(2, .members, outcomes: 3000)
+        #expect(queue.nextBlock(at: at(0))?.count == 1)
+        #expect(queue.nextBlock(at: at(0))?.count == 1)
+    }
+
+    // MARK: Writing
+
+    @Test("what has no outcome to tell is written without an acknowledgement")
+    func withoutOutcomes() {
+        var queue = queue(1, .rows, outcomes: 0)
+        #expect(queue.nextBlock(at: at(100)) == nil)
+        #expect(queue.nextBatch()?.map(\.item) == [0])
+        queue.written(.rows)
+        #expect(queue.isIdle)
+    }
+
+    @Test("Promise 4: nothing is written before Kafka has its outcomes")
+    func order() {
+        var queue = queue(1000)
+        let block = queue.nextBlock(at: at(0)) ?? []
+        #expect(queue.nextBatch() == nil)
+        queue.acknowledged(Array(block.prefix(3)))
+        #expect(queue.nextBatch()?.map(\.item) == [0, 1, 2])
+    }
+
+    @Test("what is acknowledged is written at once, and while that is under way waits for it")
+    func groupCommit() {
+        var queue = queue(1000)
+        let block = queue.nextBlock(at: at(0)) ?? []
+        queue.acknowledged(Array(block[0..<1]))
+        #expect(queue.nextBatch()?.count == 1)
+        queue.acknowledged(Array(block[1..<400]))
+        #expect(queue.nextBatch() == nil)
+        queue.written(.pushes)
+        #expect(queue.nextBatch()?.count == 399)
+    }
+
+    @Test("a second batch is written beside the first if it is full, never a third")
+    func secondBatch() {
+        var queue = Queue()
+        for item in 0..<1500 { queue.add(item, .pushes, outcomes: 0, at: at(0)) }
+        #expect(queue.nextBatch()?.map(\.item) == Array(0..<500))
+        #expect(queue.nextBatch()?.map(\.item) == Array(500..<1000))
+        #expect(queue.nextBatch() == nil)
+        queue.written(.pushes)
+        #expect(queue.nextBatch()?.count == 500)
+    }
+
+    @Test("a batch is of one kind, and no kind waits for another")
+    func kinds() {
+        var queue = Queue()
+        for kind in [LedgerEntry.Kind.pushes, .rows, .members, .pushes] {
+            queue.add(kind.rawValue, kind, outcomes: 0, at: at(0))
+        }
+        let batches = [queue.nextBatch(), queue.nextBatch(), queue.nextBatch()]
+        #expect(batches.map { $0?.map(\.kind) } == [[.members], [.rows], [.pushes, .pushes]])
+        #expect(queue.nextBatch() == nil)
+    }
+
+    @Test("checkpoints of many members are not all written in one transaction")
+    func largeCheckpoints() {
+        var queue = queue(4, .members, outcomes: 2000)
+        for _ in 0..<4 { queue.acknowledged(queue.nextBlock(at: at(0)) ?? []) }
+        #expect(queue.nextBatch()?.count == 2)
+        #expect(queue.nextBatch() == nil, "two more are no full batch")
+        queue.written(.members)
+        #expect(queue.nextBatch()?.count == 2)
+    }
+
+    @Test("a lost session takes out all that waits; what is under way returns")
+    func lost() {
+        var queue = queue(1500)
+        let block = queue.nextBlock(at: at(0)) ?? []
+        queue.acknowledged(Array(block.prefix(10)))
+        #expect(queue.removeAll().count == 510)
+        #expect(!queue.isIdle)
+        queue.produced()
+        #expect(queue.isIdle && queue.nextBatch() == nil && queue.nextBlock(at: at(99)) == nil)
+    }
+}

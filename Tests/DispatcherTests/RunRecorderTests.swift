@@ -1,0 +1,242 @@
+import EventLoop
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import ServiceKit
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+
+@Suite("Outcomes first, then the ledger", .timeLimit(.minutes(1)))
+struct RunRecorderTests {
+    private struct Failure: Error {}
+
+    /// Records of Kafka and writes to the ledger, in the order in which they were asked for. Confined to
+    /// the loop.
+    private final class Bench: OutcomeLog, LedgerWriting, @unchecked Sendable {
+        let loop: EventLoop
+        let session = WorkSession()
+        let inHand = WorkInHand()
+        let trouble = Trouble()
+        let recorder: RunRecorder
+        private(set) var steps: [String] = []
+        private(set) var released: [String] = []
+        /// Answers to each produce, until none is left: the indices that fail.
+        var failures: [[Int]] = []
+        /// Errors of each write, until none is left.
+        var errors: [any Error] = []
+        var result = LedgerResult.written
+        var onProduce: () -> Void = {}
+        private var waiter: CheckedContinuation<Void, Never>?
+
+        init() throws {
+            loop = try EventLoop(name: "recorder")
+            session.begin(1)
+            let door = Door()
+            recorder = RunRecorder(
+                log: door,
+                topic: "push.outcomes",
+                ledger: door,
+                session: session,
+                inHand: inHand,
+                trouble: trouble,
+                meters: DeliveryMeters(Metrics()),
+                loop: loop,
+                logger: .disabled
+            )
+            door.bench = self
+        }
+
+        /// What the recorder is given before there is a bench.
+        private final class Door: OutcomeLog, LedgerWriting, @unchecked Sendable {
+            weak var bench: Bench?
+
+            func append(_ block: KafkaRecordBlock) async -> [Int: any Error] {
+                await bench?.append(block) ?? [:]
+            }
+
+            func write(_ entries: [LedgerEntry], session: Int) async throws -> [LedgerResult] {
+                try await bench?.write(entries, session: session) ?? []
+            }
+        }
+
+        func append(_ block: KafkaRecordBlock) async -> [Int: any Error] {
+            steps.append("produce \(block.count)")
+            onProduce()
+            let failed = failures.isEmpty ? [] : failures.removeFirst()
+            return Dictionary(uniqueKeysWithValues: failed.map { ($0, Failure()) })
+        }
+
+        func write(_ entries: [LedgerEntry], session: Int) async throws -> [LedgerResult] {
+            let targets = entries.map { entry in
+                if case .row(let record) = entry { record.delivery.target } else { "?" }
+            }
+            steps.append("write " + targets.joined(separator: " "))
+            if !errors.isEmpty { throw errors.removeFirst() }
+            return entries.map { _ in result }
+        }
+
+        /// Adds rows that have ended, and waits until nothing is under way.
+        func record(_ targets: [String], _ decision: DeliveryEnd.Decision = .settle(.delivered))
+            async
+        {
+            recorder.onReleased = { [self] batch in
+                released += batch.map(\.delivery.target)
+                guard recorder.isIdle else { return }
+                waiter?.resume()
+                waiter = nil
+            }
+            await withCheckedContinuation { done in
+                waiter = done
+                for target in targets { recorder.add(row(target, decision)) }
+            }
+        }
+
+        private func row(_ target: String, _ decision: DeliveryEnd.Decision) -> OwnedDelivery {
+            let delivery = Delivery(
+                key: DeliveryKey(day: "2027-01-15", pushID: "p", target: target),
+                app: "shop",
+                installationID: target,
+                device: DeviceTarget(provider: .apns, token: target, environment: .production),
+                lane: 0,
+                attempts: 0,
+                unanswered: 0,
+                createdAt: .now()
+            )
+            inHand.take(delivery.key)
+            let owned = OwnedDelivery(
+                ShardMember(delivery),
+                context: PushContext(pushID: "p", eventID: "e", source: "s", request: nil),
+                session: 1,
+                health: OwnedDelivery.Health(
+                    FlightBudget.Client(app: "shop", provider: "apns"),
+                    backlog: ProviderBacklog(limit: 3, share: 10)
+                )
+            )
+            owned.end = DeliveryEnd(decision, of: delivery, at: .now())
+            return owned
+        }
+    }
+
+    private func onLoop(_ body: @escaping @Sendable (Bench) async -> Void) async throws {
+        let bench = try Bench()
+        await Task(executorPreference: bench.loop) { await body(bench) }.value
+        await bench.loop.stop()
+    }
+
+    @Test("Promise 4: outcomes of many are produced in one block, and then written in one batch")
+    func order() async throws {
+        try await onLoop { bench in
+            await bench.record(["a", "b", "c"])
+            #expect(bench.steps == ["produce 3", "write a b c"])
+            #expect(bench.released == ["a", "b", "c"])
+        }
+    }
+
+    @Test("what is tried again is written without an outcome, and leaves this process before that")
+    func postponed() async throws {
+        try await onLoop { bench in
+            await bench.record(["a"], .retry(at: .now()))
+            #expect(bench.steps == ["write a"])
+            #expect(bench.inHand.rows.isEmpty)
+        }
+    }
+
+    @Test(
+        "a failed record is produced again, only that one; the others are written meanwhile (rule 58)"
+    )
+    func producedAgain() async throws {
+        try await onLoop { bench in
+            bench.failures = [[1], [0]]
+            await bench.record(["a", "b", "c"])
+            #expect(
+                bench.steps == ["produce 3", "write a c", "produce 1", "produce 1", "write b"]
+            )
+            #expect(bench.trouble.reason == nil)
+        }
+    }
+
+    @Test("a session that is lost between producing and writing writes nothing (rule 58)")
+    func lostBetween() async throws {
+        try await onLoop { bench in
+            bench.onProduce = { _ = bench.session.lose(1) }
+            await bench.record(["a", "b"])
+            #expect(bench.steps == ["produce 2"])
+            #expect(bench.released.sorted() == ["a", "b"], "their slots are free, once")
+        }
+    }
+
+    @Test("a session that is lost while a record fails is not announced again")
+    func lostWhileFailing() async throws {
+        try await onLoop { bench in
+            bench.failures = [[0]]
+            bench.onProduce = { _ = bench.session.lose(1) }
+            await bench.record(["a"])
+            #expect(bench.steps == ["produce 1"])
+            #expect(bench.released == ["a"])
+        }
+    }
+
+    @Test(
+        "a session that the table does not know is told to the engine, and nothing is tried again"
+    )
+    func unknownSession() async throws {
+        try await onLoop { bench in
+            var lost: [Int] = []
+            bench.recorder.onLost = {
+                lost.append($0)
+                _ = bench.session.lose($0)
+            }
+            bench.errors = [StorageError.sessionLost]
+            await bench.record(["a"])
+            #expect(lost == [1])
+            #expect(bench.steps == ["produce 1", "write a"])
+            #expect(bench.released == ["a"])
+        }
+    }
+
+    @Test("a ledger that is away is tried again, with its reason until then (rule 80)")
+    func writtenAgain() async throws {
+        try await onLoop { bench in
+            bench.errors = [Failure(), Failure()]
+            await bench.record(["a", "b"])
+            #expect(bench.steps == ["produce 2", "write a b", "write a b", "write a b"])
+            #expect(bench.trouble.reason == nil)
+            #expect(bench.released == ["a", "b"])
+        }
+    }
+
+    @Test("what takes too long is halved, and outcomes are not told twice for it (rule 10)")
+    func halved() async throws {
+        try await onLoop { bench in
+            bench.errors = [StorageError(.database, "too long", sqlState: "57014")]
+            await bench.record(["a", "b"])
+            #expect(bench.steps == ["produce 2", "write a b", "write a", "write b"])
+        }
+    }
+
+    @Test("one that the ledger does not take holds up no other, and is tried again")
+    func stuck() async throws {
+        try await onLoop { bench in
+            let refusal = StorageError(.conflict, "no")
+            bench.errors = [refusal, refusal]
+            await bench.record(["a", "b"])
+            #expect(
+                bench.steps == ["produce 2", "write a b", "write a", "write b", "write a"]
+            )
+            #expect(bench.released == ["b", "a"])
+            #expect(bench.trouble.reason == nil)
+        }
+    }
+
+    @Test("what is another's by now is released, and counted by nobody")
+    func anothers() async throws {
+        try await onLoop { bench in
+            bench.result = .anothers
+            await bench.record(["a"])
+            #expect(bench.released == ["a"])
+        }
+    }
+}
