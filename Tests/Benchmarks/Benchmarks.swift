@@ -23,6 +23,7 @@ struct Benchmarks {
             case "transport": print(try await measureTransport(rest))
             case "sink": try await serveSink(rest)
             case "events": print(try await produceEvents(rest, servers: brokers))
+            case "history": print(try await makeDays(rest, server: server))
             case "audience": print(try await measureAudience(rest, server: server))
             case "registry": print(try measureRegistry(rest))
             case "where": print(try await measureWhere(rest, server: server))
@@ -32,7 +33,7 @@ struct Benchmarks {
             default:
                 throw BenchmarkError(
                     "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
-                        + " | sink … | events … | audience … | registry … | where … | requests …"
+                        + " | sink … | events … | history DAYS | audience … | registry … | where … | requests …"
                         + " | turns … | tokens …"
                 )
             }

@@ -21,6 +21,7 @@ bench_broadcast() {
     app="all-$name"
     measure_goaways "$name" "$app" "$size"
     measure_badges "$name" "$app" "$size"
+    measure_named "$name" "$app" "$size"
 }
 
 # measure_broadcasts NAME APP COUNT: by turns with h2load. A dispatcher of its own, so that the most
@@ -37,11 +38,11 @@ measure_broadcasts() {
     take_turns "$name" -- our_broadcast constant "$app" "$size" -- h2load_alone
     stop_dispatcher broadcast
     compare "$name" per_second "$title" h2load /s $least 0.45
-    compare "$name" dispatcher_cpu "$title, dispatcher's CPU" h2load ns $most 5
+    figure "$name" dispatcher_cpu "$title, dispatcher's CPU" ns $most 11000
     compare "$name" nginx_cpu "$title, nginx' CPU" h2load ns - 0
     figure "$name" postgres_cpu "$title, Postgres' CPU" ns $most 4000
     figure "$name" wal "$title, write-ahead log each" B - 0
-    figure "$name" bytes "$title, kept each" B $most 60
+    figure "$name" bytes "$title, kept each" B $most 20
     figure "$name" broker_cpu "$title, broker's CPU" ns - 0
     figure "$name" memory "$title, dispatcher's memory" MB $most 200 max
     figure "$name" repeats "$title, sent twice" "" most 0 max
@@ -130,4 +131,47 @@ measure_badges() {
     jq -nc --argjson raised "$(sql "SELECT sum(badge) - $before FROM installations WHERE app = '$2'")" \
         --argjson due "$((rounds * $3))" '{off: ($raised - $due | fabs)}' >"$run_folder/badges.ours"
     figure badges off "$1, badges off by" "" most 0
+}
+
+# measure_named NAME APP COUNT: pushes that name 5,000 devices each, against the plain broadcast; per
+# device, what the dispatcher, Postgres and the broker take together.
+measure_named() {
+    local rounds=3 name="named-$1" named=5000
+    if (($3 < named)); then named=$3; fi
+    start_dispatcher broadcast "$(apns_origin constant)"
+    take_turns "$name" -- our_named "$2" "$3" "$named" -- true
+    stop_dispatcher broadcast
+    jq -c '{cost: (.dispatcher_cpu + .postgres_cpu + (.broker_cpu // 0))}' \
+        "$run_folder/broadcast-$1.ours" >"$run_folder/$name.theirs"
+    compare "$name" cost "$named named devices, CPU each" broadcast ns most 1.3
+    figure "$name" dispatcher_cpu "$named named devices, dispatcher's CPU" ns - 0
+    figure "$name" postgres_cpu "$named named devices, Postgres' CPU" ns - 0
+    figure "$name" bytes "$named named devices, kept each" B - 0
+}
+
+# our_named APP COUNT NAMED: twenty pushes at once, one after the other of the app's devices in them.
+our_named() {
+    local app="$1" count="$2" named="$3" pushes=20 id="named-$((++broadcasts))" cpu wal empty deadline
+    clear_books
+    wal="$(wal_now)"
+    empty="$(books_bytes)"
+    jq -nrc --arg app "$app" --arg id "$id" --arg alert "$alert" --argjson count "$count" \
+        --argjson named "$named" --argjson pushes "$pushes" '
+        def hex: if . < 16 then "0123456789abcdef"[.:. + 1]
+            else (. / 16 | floor | hex) + (. % 16 | hex) end;
+        range($pushes) as $push | {id: "\($id)-\($push)", $app, data: {$alert}, installations: [
+            range($named) | ($push * $named + .) % $count + 1 | hex | "0" * (24 - length) + .]}
+        ' >"$stack/named"
+    cpu="$(cpu_now constant)"
+    kcat -P -b "$KAFKA_BOOTSTRAP_SERVERS" -t "$requests_topic" -X acks=all -l "$stack/named"
+    deadline=$((SECONDS + 600))
+    until [[ "$(sql "SELECT count(*) FROM all_pushes WHERE finished_at IS NOT NULL")" == "$pushes" ]]; do
+        ((SECONDS < deadline)) || fail "pushes to named devices are still open"
+        sleep 0.2
+    done
+    cpu="$(cpu_since "$cpu" constant $((pushes * named)))"
+    [[ "$(sql 'SELECT sum(delivered) FROM all_pushes')" == $((pushes * named)) ]] ||
+        fail "not every named device was delivered to"
+    jq -n --argjson cpu "$cpu" --argjson books "$(books_since "$wal" "$empty" $((pushes * named)))" \
+        '$cpu + $books + {cost: ($cpu | .dispatcher_cpu + .postgres_cpu + (.broker_cpu // 0))}'
 }

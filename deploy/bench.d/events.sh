@@ -2,6 +2,10 @@
 # deploy/bench.
 # shellcheck shell=bash
 
+# A week of a service that has 300,000 such events a day.
+history_days=7
+history_rows=300000
+
 bench_events() {
     local size app rate runs=0 broadcasts=0 count=100000 rounds=$rounds
     ensure_packages nghttp2-client
@@ -12,21 +16,21 @@ bench_events() {
     create_app "$app" "$size"
     create_app hanging 10000
 
+    clear_books
     start_dispatcher events "$(apns_origin constant)"
-    take_turns events -- our_events -- h2load_alone
+    take_turns events -- our_events clear_books -- h2load_alone
     stop_dispatcher events
-    compare events per_second "events, each for one device" h2load /s least 0.12
-    compare events dispatcher_cpu "events, dispatcher's CPU" h2load ns most 5
-    figure events postgres_cpu "events, Postgres' CPU" ns most 40000
-    # Half of what a push, a delivery and a key of their own took.
-    figure events wal "events, write-ahead log each" B most 1550
-    figure events bytes "events, kept each" B most 850
-    figure events broker_cpu "events, broker's CPU" ns - 0
+    event_rows events "events on empty tables" -
+    fill_history
+    start_dispatcher events "$(apns_origin constant)"
+    take_turns events-week -- our_events clear_rows -- h2load_alone
+    stop_dispatcher events
+    event_rows events-week "events after a week" bound
     rate="$(jq -s 'map(.per_second) | sort | .[length / 2 | floor] / 2 | floor' \
-        "$run_folder/events.ours")"
+        "$run_folder/events-week.ours")"
 
     start_sink com.example.hanging
-    clear_books
+    clear_rows
     start_dispatcher events "https://localhost:$sink_port"
     events_at 500 1 >/dev/null
     take_turns latency -- events_at "$rate" 10 -- true
@@ -40,6 +44,46 @@ bench_events() {
     stop_dispatcher events
     measure_beside_hanging
     stop_service "$sink_pid"
+}
+
+# event_rows NAME TITLE -|bound: what an event costs each process. The bounds hold after a week.
+event_rows() {
+    local name="$1" title="$2" least=- most=-
+    if [[ "$3" == bound ]]; then
+        least=least
+        most=most
+    fi
+    compare "$name" per_second "$title" h2load /s $least 0.14
+    figure "$name" dispatcher_cpu "$title, dispatcher's CPU" ns $most 35000
+    figure "$name" postgres_cpu "$title, Postgres' CPU" ns $most 36000
+    figure "$name" broker_cpu "$title, broker's CPU" ns $most 15000
+    figure "$name" wal "$title, write-ahead log each" B $most 1550
+    figure "$name" bytes "$title, kept each" B $most 800
+    figure "$name" outcomes "$title, outcomes a produce request" "" - 0
+    figure "$name" looked_up "$title, a look-up" "" - 0
+    figure "$name" written "$title, a write" "" - 0
+}
+
+# fill_history: a week of events before today, each as one of the last round was written down.
+fill_history() {
+    note "filling $history_days days of $history_rows events each"
+    "$bench" history "$history_days" >/dev/null
+    sql "CREATE TEMPORARY TABLE one AS SELECT * FROM event_pushes WHERE app = '$app' LIMIT 1;
+        TRUNCATE event_pushes;
+        INSERT INTO event_pushes (id, day, app, event_source, event_id, request, notes, is_sandbox,
+                delivered, failed, expired, suppressed, in_doubt, invalid_tokens, deliveries, failures,
+                expires_at, created_at, finished_at)
+            SELECT md5(p.event_id)::uuid, (p.at AT TIME ZONE 'UTC')::date, app, event_source, p.event_id,
+                replace(request::text, o.event_id, p.event_id)::json, notes, is_sandbox, delivered,
+                failed, expired, suppressed, in_doubt, invalid_tokens, deliveries, failures, expires_at,
+                p.at, p.at
+            FROM one o, generate_series(1, $history_days) AS age,
+                generate_series(0, $history_rows - 1) AS number,
+                LATERAL (SELECT 'past-' || age || '-' || number, date_trunc('day', now(), 'UTC')
+                        + make_interval(days => -age, secs => 86400.0 * number / $history_rows))
+                    AS p (event_id, at)" >"$run_folder/history.log"
+    sql 'VACUUM (ANALYZE) event_pushes'
+    sql CHECKPOINT
 }
 
 # latency_rows NAME TITLE P99 P999: event to provider, with the bounds of both; `-`: none.
@@ -76,24 +120,53 @@ stages() {
     done
 }
 
-# our_events: one round of `count` events, written as fast as Kafka takes them. From the first to the
-# last outcome recorded.
+# our_events CLEAR: one round of `count` events, written as fast as Kafka takes them. From the first to
+# the last outcome recorded. CLEAR empties the tables before.
 our_events() {
-    local before cpu written wal empty
-    when_closed clear_books
+    local before cpu written wal empty batches run="round-$((++runs))"
+    when_closed "$1"
     wal="$(wal_now)"
     empty="$(books_bytes)"
     before="$(settled_deliveries)"
+    batches="$(event_batches)"
     cpu="$(cpu_now constant)"
-    written="$("$bench" events "$app" "$requests_topic" "round-$((++runs))" "$size" "$count" 0)"
+    written="$("$bench" events "$app" "$requests_topic" "$run" "$size" "$count" 0)"
     wait_until_settled $((before + count))
     cpu="$(cpu_since "$cpu" constant "$count")"
+    # librdkafka says once a second what it sent.
+    sleep 2
     jq -n --argjson count "$count" --argjson cpu "$cpu" \
         --argjson books "$(books_since "$wal" "$empty" "$count")" --argjson written "$written" \
-        --argjson to "$(sql "SELECT extract(epoch FROM max(finished_at)) * 1e6 FROM all_pushes")" \
-        --argjson delivered "$(sql 'SELECT count(*) FROM all_deliveries WHERE state = 1')" '
-        if $delivered != $count then error("\($delivered) of \($count) events were delivered")
-        else {per_second: ($count * 1e6 / ($to - $written.first))} + $cpu + $books end'
+        --argjson batches "$(batches_since "$batches")" \
+        --argjson round "$(sql "SELECT json_build_object('delivered', sum(delivered),
+                'to', extract(epoch FROM max(finished_at)) * 1e6)
+            FROM all_pushes WHERE event_id LIKE '$run-%'")" '
+        if $round.delivered != $count then error("\($round.delivered) of \($count) events were delivered")
+        else {per_second: ($count * 1e6 / ($round.to - $written.first))} + $cpu + $books + $batches end'
+}
+
+# event_batches: what the dispatcher has produced, looked up and written so far, and in how many batches.
+event_batches() {
+    curl -sf "http://127.0.0.1:${dispatcher_port[events]}/metrics" |
+        awk -v outcomes="{topic=\"${KAFKA_TOPIC_PREFIX}push.outcomes\"}" '
+            BEGIN {
+                names["kafka_produced_batches_total" outcomes] = "outcomes_batches"
+                names["kafka_batched_records_total" outcomes] = "outcomes_items"
+                names["push_event_batches_total{step=\"looked_up\"}"] = "looked_up_batches"
+                names["push_batched_events_total{step=\"looked_up\"}"] = "looked_up_items"
+                names["push_event_batches_total{step=\"written\"}"] = "written_batches"
+                names["push_batched_events_total{step=\"written\"}"] = "written_items"
+            }
+            $1 in names { print names[$1], $2 }' |
+        jq -ncR '[inputs / " " | {(.[0]): (.[1] | tonumber)}] | add // {}'
+}
+
+# batches_since BEFORE: how many a batch had since then, of each kind; null where there was none.
+batches_since() {
+    jq -nc --argjson before "$1" --argjson after "$(event_batches)" '
+        def since($name): ($after[$name] // 0) - ($before[$name] // 0);
+        ["outcomes", "looked_up", "written"] | map({(.): (since(. + "_batches") as $batches
+            | if $batches > 0 then since(. + "_items") / $batches else null end)}) | add'
 }
 
 # What the dispatcher has settled since it started, whatever the outcome.
@@ -157,7 +230,7 @@ has_arrived() {
 # runs; as many broadcasts as make a million, or ten, where the app has fewer installations.
 events_beside_broadcast() {
     local id last=$((broadcasts + (1000000 / size < 10 ? 1000000 / size : 10))) figures writer
-    when_closed clear_books
+    when_closed clear_rows
     curl -sf -X POST "$sink_control/reset"
     start events "$run_folder/events.log" "$bench" events "$app" "$requests_topic" \
         "beside-$((++runs))" "$size" 1000000 500
@@ -179,7 +252,7 @@ events_beside_broadcast() {
 # none of them.
 measure_beside_hanging() {
     local writer rounds=5
-    when_closed clear_books
+    when_closed clear_rows
     start_dispatcher events "https://localhost:$sink_port"
     start events "$run_folder/hanging.log" "$bench" events hanging "$requests_topic" \
         hanging 10000 1000000 200
@@ -192,10 +265,10 @@ measure_beside_hanging() {
     latency_rows beside-hanging "beside a hanging app" 20 -
 }
 
-# when_closed COMMAND…: runs it once no push is open.
+# when_closed COMMAND…: runs it once no push is open. An event that is one row is none.
 when_closed() {
     local deadline=$((SECONDS + 60))
-    until [[ "$(sql 'SELECT count(*) FROM all_pushes WHERE finished_at IS NULL')" == 0 ]]; do
+    until [[ "$(sql 'SELECT count(*) FROM pushes WHERE finished_at IS NULL')" == 0 ]]; do
         ((SECONDS < deadline)) || fail "pushes are still open"
         sleep 0.2
     done

@@ -98,7 +98,12 @@ size_name() {
 }
 
 # clear_books: every round finds the tables of pushes and deliveries empty.
-clear_books() { sql 'SET client_min_messages = warning; TRUNCATE pushes, deliveries, event_keys, event_pushes, delivery_chunks CASCADE'; }
+clear_books() { truncate_tables pushes, deliveries, event_keys, event_pushes, delivery_chunks; }
+
+# clear_rows: the same but for events that are one row each, the week before among them.
+clear_rows() { truncate_tables pushes, deliveries, event_keys, delivery_chunks; }
+
+truncate_tables() { sql "SET client_min_messages = warning; TRUNCATE $* CASCADE"; }
 
 # books_bytes: what pushes, deliveries and the keys of events take, with their indexes.
 books_bytes() {
