@@ -70,6 +70,21 @@ struct LaneEventTests {
         return owned
     }
 
+    @Test("An event that is over is let go, with what ended of it")
+    func letGo() throws {
+        weak var seen: LaneEvent?
+        do {
+            let event = try event()
+            seen = event
+            event.found([delivery("a")], at: now, hasRow: false)
+            #expect(event.begin(session: 1))
+            #expect(event.takes(finished(event, 0, .settle(.delivered)), at: 0))
+            #expect(event.beginWriting().count == 1)
+            #expect(event.finish(.written).isEmpty)
+        }
+        #expect(seen == nil)
+    }
+
     @Test("it is ready once all of it has ended, and written as that")
     func allEnded() throws {
         let event = try event()

@@ -174,8 +174,8 @@ final class LaneEvent: RowlessEvent, Recorded, @unchecked Sendable {
     func finish(_ end: LaneEnd) {
         state = .over
         for listener in listeners { listener(end) }
-        listeners = []
-        late = []
+        // What ended holds this event in turn.
+        (listeners, ends, late) = ([], [], [])
     }
 
     func onEnd(_ listener: @escaping (LaneEnd) -> Void) { listeners.append(listener) }
