@@ -78,9 +78,8 @@ struct LaneEventTests {
             seen = event
             event.found([delivery("a")], at: now, hasRow: false)
             #expect(event.begin(session: 1))
-            #expect(event.takes(finished(event, 0, .settle(.delivered)), at: 0))
-            #expect(event.beginWriting().count == 1)
-            #expect(event.finish(.written).isEmpty)
+            #expect(event.takes(finished(event, 0, .settle(.delivered))))
+            #expect(event.ended(.recorded(.written), at: .now).deliveries.count == 1)
         }
         #expect(seen == nil)
     }

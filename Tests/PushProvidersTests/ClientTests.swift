@@ -74,6 +74,33 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
+    @Test("Pushes that differ in their own headers alone each carry their own")
+    func ownHeaders() async throws {
+        let (secret, _) = try Self.secret()
+        try await Bench.run { _ in
+            .empty(200)
+        } _: { bench in
+            var batch = try deliveries(.apns, (0..<6).map { "ab\($0)" })
+            for index in batch.indices {
+                for place in batch[index].payload.headers.indices
+                where batch[index].payload.headers[place].name == "apns-collapse-id" {
+                    batch[index].payload.headers[place].value = "c\(index / 2)"
+                }
+                batch[index].expiration = index < 3 ? nil : 1_700_000_000 + Int64(index)
+            }
+            let answers = try await bench.send(key, secret, batch)
+            #expect(answers.allSatisfy { $0.outcome == .accepted })
+            #expect(bench.server.received.count == 6)
+            for request in bench.server.received {
+                let index = try #require(Int(request.path.suffix(1)))
+                #expect(request.header("apns-id") == "id-ab\(index)")
+                #expect(request.header("apns-collapse-id") == "c\(index / 2)")
+                let expiration = index < 3 ? nil : "\(1_700_000_000 + index)"
+                #expect(request.header("apns-expiration") == expiration)
+            }
+        }
+    }
+
     @Test("An ExpiredProviderToken heals itself: a new token, a new connection, once more")
     func expiredToken() async throws {
         let (secret, _) = try Self.secret()
