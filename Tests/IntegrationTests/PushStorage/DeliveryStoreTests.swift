@@ -509,6 +509,12 @@ struct DeliveryStoreTests {
             for push in pushes {
                 #expect(try await fixture.balancedLedger(of: push.id).delivered == 60)
             }
+            // A transaction that met one would have been repeated.
+            #expect(
+                try await fixture.server.query(
+                    "select deadlocks from pg_stat_database where datname = current_database()"
+                ) == ["0"]
+            )
         }
     }
 
@@ -523,7 +529,8 @@ struct DeliveryStoreTests {
             _ = try await eventually("the push is cancelled") {
                 try await database.pushes.find(push.id)?.status == .cancelled ? true : nil
             }
-            // The answer to what was in flight is recorded as ever, and counted.
+            // It is there for as long as its session owns it, and its answer is recorded as ever.
+            for _ in 0..<100 { #expect(try await database.pushes.find(push.id) != nil) }
             let late = try await database.ledger.record(
                 session: session,
                 planned.deliveries.map(delivered)
