@@ -80,7 +80,7 @@ import Testing
             #expect(all.dropFirst().allSatisfy { $0.outcome == .notSent })
             #expect(all.dropFirst().allSatisfy { $0.reason == "withdrawn" })
             // Nor is the one that was out repeated with a new token.
-            #expect(all[0].outcome == .unavailable(retryAfter: nil))
+            #expect(all[0].outcome == .notSent && all[0].status == 403)
             #expect(bench.server.received.count == 1)
         }
     }

@@ -221,7 +221,10 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             if react(classified, response.connection, bearer), mayRepeat {
                 start(batch, [index], isRepeat: true)
             } else {
-                if classified.isOfTheClock { clock.refused(by: .apns) }
+                // A token that is called old at first may have been.
+                if classified.isOfTheClock, isRepeat || classified.reaction != .renewToken {
+                    clock.refused(by: .apns)
+                }
                 finish(batch, index, classified.answer)
             }
         }
