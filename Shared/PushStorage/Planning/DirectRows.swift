@@ -92,16 +92,12 @@ enum DirectRows {
     private static func byInstallation(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
-            CASE WHEN i.reachable THEN NULL
-                WHEN i.valid THEN 'the installation has no device token'
-                ELSE 'the installation is invalid' || coalesce(': ' || i.invalid_reason, '') END
+            i.suppression
         FROM \(named)
         CROSS JOIN LATERAL (
-            SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.valid,
-                n.invalid_reason, n.created_at, n.time_zone,
-                n.valid AND n.token IS NOT NULL AS reachable,
-                CASE WHEN n.valid THEN coalesce(n.token, '') ELSE '' END AS token, n.fields,
-                n.device_type, n.installation_id, n.vendor, n.device_profile
+            SELECT n.app, n.object_id, n.provider, n.environment, n.locale, n.apns_topic, n.created_at,
+                n.time_zone, \(reach(of: "n")), n.fields, n.device_type, n.installation_id, n.vendor,
+                n.device_profile
             FROM (
                 SELECT * FROM installations m WHERE m.app = p.app AND m.object_id = w.name
                 UNION ALL
@@ -109,6 +105,16 @@ enum DirectRows {
                 WHERE m.app = p.app AND m.installation_id = w.name) n) i
         WHERE i.provider IS NOT NULL AND i.created_at <= p.planned_until
         ORDER BY p.id, i.object_id
+        """
+    }
+
+    /// Columns of a named installation: its token, empty where it cannot be sent to, and then why not.
+    static func reach(of row: String) -> String {
+        """
+        CASE WHEN \(row).valid THEN coalesce(\(row).token, '') ELSE '' END AS token,
+        CASE WHEN NOT \(row).valid
+                THEN 'the installation is invalid' || coalesce(': ' || \(row).invalid_reason, '')
+            WHEN \(row).token IS NULL THEN 'the installation has no device token' END AS suppression
         """
     }
 

@@ -192,8 +192,8 @@ private struct BatchAudience {
             hasTemplates
             ? TemplateValues.sql("string_to_array(w.template, ',')", of: "n") : "NULL::json"
         return """
-            SELECT w.place, n.object_id, n.provider, n.environment, n.token, n.locale,
-                \(InstallationTopic.sql(of: "n")) AS apns_topic, n.valid, n.invalid_reason,
+            SELECT w.place, n.object_id, n.provider, n.environment, \(DirectRows.reach(of: "n")), n.locale,
+                \(InstallationTopic.sql(of: "n")) AS apns_topic,
                 \(values) AS template_values
             FROM unnest($1::text[], $2::text[]\(hasTemplates ? ", $3::text[]" : "")) WITH ORDINALITY
                 AS w(app, name\(hasTemplates ? ", template" : ""), place)
@@ -288,13 +288,11 @@ extension NewPush {
         }
         let installation = try row.text("object_id")
         let own = PushEnvironment(rawValue: try row.text("environment")) ?? .none
-        let isValid = try row.boolean("valid")
-        let token = isValid ? try row.textOrNil("token") : nil
         var delivery = delivery(
             DeliveryKey(day: day, pushID: id, target: installation),
             DeviceTarget(
                 provider: provider,
-                token: token ?? "",
+                token: try row.text("token"),
                 environment: environment(own, at: provider),
                 environmentIsExplicit: own != .none
             ),
@@ -304,12 +302,7 @@ extension NewPush {
         delivery.locale = try row.textOrNil("locale")
         delivery.apnsTopic = try row.textOrNil("apns_topic")
         delivery.values = try row.jsonOrNil("template_values")?.object
-        if !isValid {
-            let why = try row.textOrNil("invalid_reason").map { ": \($0)" } ?? ""
-            delivery.suppression = "the installation is invalid" + why
-        } else if token == nil {
-            delivery.suppression = "the installation has no device token"
-        }
+        if let reason = try row.textOrNil("suppression") { delivery.suppression = reason }
         return delivery
     }
 
