@@ -288,8 +288,7 @@ struct FewDevicesTests {
             let later = Instant.now().adding(milliseconds: 3_600_000)
             let mixed = sent(push, found) { delivery in
                 delivery.target == phones[0].objectID
-                    ? delivered()
-                    : .postponed(attempts: 1, unanswered: 0, dueAt: later, status: 503, reason: nil)
+                    ? delivered(delivery) : retried(delivery, until: later, status: 503)
             }
             _ = try await database.fewDevices.write(session: session, [mixed])
             let ledger = try await fixture.balancedLedger(of: push.id)
@@ -316,7 +315,7 @@ struct FewDevicesTests {
             )
             let found = try await lookUp(push, database)
             #expect(found.deliveries.map(\.key.day) == [found.at.day])
-            let whole = sent(push, found) { _ in delivered() }
+            let whole = sent(push, found) { delivered($0) }
             _ = try await database.fewDevices.write(session: session, [whole])
             #expect(
                 try await fixture.server.query(

@@ -289,10 +289,8 @@ struct ShardCheckpointTests {
             _ = try await fixture.broadcast("partition", shardSize: 20)
             let session = try await database.sessions.open(name: "replica")
             let shard = try #require(try await fixture.claim(session).first)
-            let records = try await fixture.members(of: shard).map {
-                ShardRecord(delivery: $0, end: .open(attempts: 0, unanswered: 0))
-            }
-            _ = try await database.shards.checkpoint(
+            let records = try await fixture.members(of: shard).map(inFlight)
+            _ = try await database.ledger.checkpoint(
                 session: session,
                 shard,
                 ShardCheckpoint(cursor: nil, records: records, isFinished: true)

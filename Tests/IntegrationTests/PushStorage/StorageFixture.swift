@@ -51,18 +51,18 @@ struct StorageFixture: Sendable {
     func takeBack(from version: Int) async throws {
         let undone: [Int: String] = [
             35: """
-                drop view all_deliveries;
-                alter table pushes drop column deliveries
-                """,
+            drop view all_deliveries;
+            alter table pushes drop column deliveries
+            """,
             33: """
-                alter table installations drop column template_only;
-                alter table installations add constraint installations_check
-                    check ((token_hash is null) = (token is null))
-                """,
+            alter table installations drop column template_only;
+            alter table installations add constraint installations_check
+                check ((token_hash is null) = (token is null))
+            """,
             31: """
-                drop table erasure_key, erasure_jobs;
-                drop function carillon_refuse_erasure cascade
-                """,
+            drop table erasure_key, erasure_jobs;
+            drop function carillon_refuse_erasure cascade
+            """,
         ]
         for number in undone.keys.sorted().reversed() where number >= version {
             if let sql = undone[number] { _ = try await server.query(sql) }
