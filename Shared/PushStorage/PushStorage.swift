@@ -122,7 +122,7 @@ package final class PushDatabase: Sendable {
     package var schedules: ScheduleStore {
         ScheduleStore(database: database, zoneNames: zoneNames)
     }
-    package var fewDevices: FewDevicesStore { FewDevicesStore(database: singles) }
+    package var fewDevices: FewDevicesStore { FewDevicesStore(database: singles, others: database) }
     package var due: DueStore { DueStore(database: database) }
     package var ledger: PushLedger { PushLedger(database: database, fewDevices: fewDevices) }
     package var deliveries: DeliveryStore { DeliveryStore(database: database) }

@@ -39,6 +39,14 @@ extension NewPush {
         return selectors.condition?.namedDevices
     }
 
+    /// Whether its condition names devices by a field, not by an id.
+    var namesByField: Bool {
+        switch namedDevices?.field {
+        case .deviceToken, .owner, .user: true
+        case .objectID, .installationID, nil: false
+        }
+    }
+
     /// The names of devices and users that its request holds.
     var names: [String] {
         switch request.audience {

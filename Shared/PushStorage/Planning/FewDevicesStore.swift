@@ -11,6 +11,9 @@ import PushCore
 package struct FewDevicesStore: Sendable {
     /// Its connections plan as `IndexPlan` says.
     let database: Database
+    /// Where devices are found by a field: its index is read by bitmaps, which the fast path's connections
+    /// do without.
+    let others: Database
 
     /// Which pushes are new, and whom they go to.
     ///
@@ -30,7 +33,7 @@ package struct FewDevicesStore: Sendable {
         while true {
             let days = EventDays(from: day, back: lookBack, to: day)
             let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
-            let results = try await database.execute([known] + audience.statements)
+            var results = try await database.execute([known] + audience.statements)
             let found = try KnownEvents(results[0])
             // What a row says of its push counts, and is not computed again.
             let pushes = pushes.map { push in
@@ -44,16 +47,37 @@ package struct FewDevicesStore: Sendable {
                 day = found.now
                 continue
             }
+            let ofFields = try await lookUp(audience.ofFields)
+            if let ofFields { results.append(ofFields) }
             return try audience.deliveries(results.dropFirst(), of: pushes, at: found.now)
                 .enumerated()
                 .map { place, deliveries in
                     let id = pushes[place].id
                     if found.isKnown[id] == true { return .known }
                     guard deliveries.count <= NewPush.fewDevices,
-                        found.times[id]?.releaseAt == nil
+                        found.times[id]?.releaseAt == nil,
+                        ofFields != nil || !pushes[place].namesByField
                     else { return .many }
                     return .new(deliveries, at: found.now, hasRow: found.times[id] != nil)
                 }
+        }
+    }
+
+    /// A value that devices of many apps share may take long to look up: then a planner does it, and nobody
+    /// waits here.
+    ///
+    /// - Returns: `nil` if it took too long, or there is nothing to ask.
+    private func lookUp(
+        _ statement: (sql: String, parameters: [PostgresValue])?
+    ) async throws -> PostgresResult? {
+        guard let statement else { return nil }
+        do {
+            return try await others.transaction(of: [
+                (IndexPlan.sql, []),
+                ("SELECT set_config('statement_timeout', '100ms', true)", []), statement,
+            ]).last
+        } catch let error as StorageError where error.isStatementTimeout {
+            return nil
         }
     }
 
@@ -116,7 +140,7 @@ private struct KnownEvents {
 }
 
 /// What the pushes of a batch name, and the statements that find it.
-private struct BatchAudience {
+struct BatchAudience {
     private struct Names {
         /// Where in the batch the push of each stands.
         var places: [Int] = []
@@ -173,18 +197,26 @@ private struct BatchAudience {
             (installations, Self.byInstallation), (identities, Self.byIdentity),
             (objectIDs, Self.byCondition("m.object_id = w.name")),
             (installationIDs, Self.byCondition("m.installation_id = w.name")),
-            (fields, Self.byFields),
         ].filter { !$0.0.places.isEmpty }
     }
 
     var statements: [(sql: String, parameters: [PostgresValue])] {
-        lists
-            .map { names, source in
-                var parameters: [PostgresValue] = [.textArray(names.apps), .textArray(names.names)]
-                let hasTemplates = names.templates.contains { $0 != nil }
-                if hasTemplates { parameters.append(.textArray(names.templates)) }
-                return (Self.select(from: source, hasTemplates: hasTemplates), parameters)
-            }
+        lists.map { Self.statement($0.names, from: $0.source) }
+    }
+
+    /// The statement for conditions on fields; `nil` if no push has one.
+    var ofFields: (sql: String, parameters: [PostgresValue])? {
+        fields.places.isEmpty ? nil : Self.statement(fields, from: Self.byFields)
+    }
+
+    private static func statement(
+        _ names: Names,
+        from source: String
+    ) -> (sql: String, parameters: [PostgresValue]) {
+        var parameters: [PostgresValue] = [.textArray(names.apps), .textArray(names.names)]
+        let hasTemplates = names.templates.contains { $0 != nil }
+        if hasTemplates { parameters.append(.textArray(names.templates)) }
+        return (select(from: source, hasTemplates: hasTemplates), parameters)
     }
 
     private static func select(from source: String, hasTemplates: Bool) -> String {
@@ -231,7 +263,7 @@ private struct BatchAudience {
         """
 
     /// - Parameters:
-    ///   - results: Those of `statements`.
+    ///   - results: Those of `statements`, and that of `ofFields`.
     ///   - pushes: The batch.
     ///   - now: When it was looked up: who came later is not in it.
     /// - Returns: For each push its deliveries, each device once.
@@ -243,7 +275,7 @@ private struct BatchAudience {
     ) throws -> [[Delivery]] {
         let day = now.day
         var found = pushes.map { $0.deliveriesToTokens(at: now, day: day) }
-        for ((names, _), result) in zip(lists, results) {
+        for (names, result) in zip(lists.map(\.names) + [fields], results) {
             for row in result.rows {
                 let place = names.places[try row.integer("place") - 1]
                 let delivery = try pushes[place].delivery(to: row, at: now, day: day)

@@ -1,4 +1,5 @@
 import JSON
+import Postgres
 import PushCore
 import Support
 import Testing
@@ -51,6 +52,19 @@ struct NamedConditionTests {
             WHERE s.push_id = '\(push.id)' ORDER BY m
             """
         )
+    }
+
+    @Test("A field is looked for by its index, also where the planner expects an empty table")
+    func byIndex() async throws {
+        try await StorageFixture.run { fixture in
+            let push = try fixture.push("e", ["where": ["owner": pointer("u1")]])
+            let (sql, parameters) = try #require(BatchAudience([push]).ofFields)
+            let plan = try await fixture.database.fewDevices.others.transaction(of: [
+                (IndexPlan.sql, []), ("EXPLAIN " + sql, parameters),
+            ])
+            let text = try plan[1].rows.map { try $0.text("QUERY PLAN") }.joined(separator: "\n")
+            #expect(text.contains("installations_fields") && !text.contains("Seq Scan"), "\(text)")
+        }
     }
 
     @Test("Exactly the devices that the condition selects: by id, token and user")
