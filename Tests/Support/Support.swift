@@ -11,8 +11,6 @@ package enum TestEnvironment {
     package static let kafkaBootstrapServers = value("KAFKA_BOOTSTRAP_SERVERS")
     /// The folder of the built executables.
     package static let executables = value("CARILLON_BIN")
-    /// Debian's `libfaketimeMT.so.1`: a process that preloads it has the clock of `FAKETIME`.
-    package static let fakeTimeLibrary = value("CARILLON_FAKETIME")
     /// A Python with what deploy/test-requirements.txt lists.
     package static let python = value("CARILLON_PYTHON")
     /// A Python with what deploy/test-requirements-leancloud.txt lists.
