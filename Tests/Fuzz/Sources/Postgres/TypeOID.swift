@@ -1,0 +1,1 @@
+../../../../Shared/Postgres/TypeOID.swift
