@@ -35,7 +35,7 @@ struct PlanningAge: ServicePart {
                 let age = try await database.planning.oldestAge() ?? .zero
                 seconds.set(Int(age.components.seconds))
             } catch {
-                runtime.log.debug(
+                runtime.log.warning(
                     "the oldest push in planning cannot be looked for",
                     [.error: .string("\(error)")]
                 )

@@ -18,7 +18,9 @@ extension FewDevicesStore {
     ///   will never take one of them.
     package func write(session: Int, _ pushes: [SentPush]) async throws -> WrittenPushes {
         let pushes = pushes.sorted { $0.push.id < $1.push.id }
-        guard let fence = WritingFence(of: pushes, session) else { return WrittenPushes() }
+        guard let fence = WritingFence(of: pushes, session, database.clock.now()) else {
+            return WrittenPushes()
+        }
         guard pushes.allSatisfy(\.deadTokens.isEmpty) else {
             return try await writeStepwise(pushes, fence)
         }
@@ -311,13 +313,13 @@ private struct WritingFence {
     private let days: EventDays
 
     /// `nil` without pushes.
-    init?(of pushes: [SentPush], _ session: Int) {
+    init?(of pushes: [SentPush], _ session: Int, _ now: Instant) {
         let times = pushes.map(\.createdAt).sorted()
         guard let first = times.first, let last = times.last else { return nil }
         self.session = session
         apps = Set(pushes.map(\.push.app)).sorted()
         erasedAfter = first.microseconds - ErasedNames.clockDifferenceMicroseconds
-        days = EventDays(from: first, back: 1, to: max(last, .now()))
+        days = EventDays(from: first, back: 1, to: max(last, now))
     }
 
     /// The same for those that name no erased subject.
@@ -327,10 +329,12 @@ private struct WritingFence {
         return fence
     }
 
-    /// A statement that writes rows `i` as `made`, and returns their ids: none where the session is lost, and
-    /// null where names were erased, of which few are new. An event is looked for in the days around: two replicas may have looked
-    /// it up on both sides of a midnight, and each day may have a partition of its own. OFFSET 0 has each id
-    /// looked for by itself: as a join with a table that is empty yet, it would be planned to read all of it.
+    /// A statement that writes rows `i` as `made`. It returns their ids: none if the session is lost, and
+    /// null if names were erased.
+    ///
+    /// An event is looked for in the days around: two replicas may have looked it up on both sides of a
+    /// midnight, and each day may have a partition of its own. OFFSET 0 has each id looked for by itself: as
+    /// a join with a table that is still empty, it would be planned to read all of it.
     ///
     /// - Parameters:
     ///   - parameters: Those of `insertion`; behind them come the session, the apps and a time.

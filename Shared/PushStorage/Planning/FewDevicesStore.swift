@@ -29,7 +29,7 @@ package struct FewDevicesStore: Sendable {
         guard !pushes.isEmpty else { return [] }
         let lookBack = Int64(DayTable.eventPushes.days(retention))
         let audience = BatchAudience(pushes)
-        var day = Instant.now()
+        var day = database.clock.now()
         while true {
             let days = EventDays(from: day, back: lookBack, to: day)
             let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
