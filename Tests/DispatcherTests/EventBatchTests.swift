@@ -61,7 +61,7 @@ struct EventBatchTests {
         let batch = batch([
             "{\"app\":\"shop\",\"identities\":[\"caf\u{e9}\",\"cafe\u{301}\",\"caf\u{e9}\"],\"data\":{\"alert\":\"x\"}}"
         ])
-        #expect(batch.usable.first?.event.request.namedDevices == 2)
+        #expect(batch.usable.first?.namedDevices == 2)
     }
 
     @Test("An announcement that no platform takes is a dead letter, whoever wrote it")
@@ -179,10 +179,10 @@ struct EventBatchTests {
             #"{"id":"c","app":"shop","installations":[\#(many)],"data":{"alert":"x"}}"#,
             #"{"id":"d","app":"shop","channels":["c"],"data":{"alert":"x"}}"#,
         ])
-        let portions = EventBatch.portions(batch.usable, limit: 20)
+        let portions = EventBatch.portions(batch.usable, limit: 20, weight: \.namedDevices)
         #expect(portions.map { $0.map(\.event.eventID) } == [["a", "b"], ["c"], ["d"]])
-        #expect(EventBatch.portions(batch.usable, limit: 1000).count == 1)
-        #expect(EventBatch.portions([], limit: 1).isEmpty)
+        #expect(EventBatch.portions(batch.usable, limit: 1000, weight: \.namedDevices).count == 1)
+        #expect(EventBatch.portions([Int](), limit: 1) { $0 }.isEmpty)
     }
 
     @Test("What has no room for its push's id is refused where the app has it told")

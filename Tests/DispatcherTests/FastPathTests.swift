@@ -32,7 +32,7 @@ struct FastPathTests {
     @Test("It is for pushes that name few devices, be it by id, by identity or by token")
     func few() throws {
         let most = NewPush.fewDevices
-        for field in ["installations", "identities"] {
+        for (field, most) in [("installations", most), ("identities", NewPush.fewNames)] {
             #expect(try takes([field: names(most)]))
             #expect(try !takes([field: names(most + 1)]))
         }

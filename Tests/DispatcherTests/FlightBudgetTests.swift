@@ -4,15 +4,15 @@ import Testing
 
 @Suite("What may be in flight", .timeLimit(.minutes(1)))
 struct FlightBudgetTests {
-    private let shop = FlightBudget.Client(app: "shop", provider: "apns")
-    private let news = FlightBudget.Client(app: "news", provider: "fcm")
+    private let shop = FlightBudget.Client(1)
+    private let news = FlightBudget.Client(2)
 
     @Test("memory is bounded: no more than the total is ever owned")
     func total() {
         var budget = FlightBudget(total: 16)
         var admitted = 0
         for index in 0..<1000 {
-            let client = FlightBudget.Client(app: "app-\(index)", provider: "apns")
+            let client = FlightBudget.Client(index)
             if budget.admit(index.isMultiple(of: 3) ? .shards : .direct, client) {
                 admitted += 1
             }
@@ -57,7 +57,7 @@ struct FlightBudgetTests {
     func manyHang() {
         var budget = FlightBudget(total: 4096)
         for number in 0..<4 {
-            let client = FlightBudget.Client(app: "slow-\(number)", provider: "fcm")
+            let client = FlightBudget.Client(10 + number)
             _ = budget.admit(.shards, client, atMost: 10_000)
             _ = budget.admit(.direct, client, atMost: 10_000)
             while budget.admitWaiting(client) {}
@@ -71,7 +71,7 @@ struct FlightBudgetTests {
     @Test("what was answered and waits for Postgres alone is held against nobody")
     func answered() {
         var budget = FlightBudget(total: 4096)
-        let clients = ["a", "b"].map { FlightBudget.Client(app: $0, provider: "fcm") }
+        let clients = [1, 2].map(FlightBudget.Client.init)
         var isFull = false
         while !isFull {
             isFull = true
@@ -114,7 +114,7 @@ struct FlightBudgetTests {
     @Test("what waits for its client's share counts in the sum, and in the share once it starts")
     func waiting() {
         var budget = FlightBudget(total: 16)
-        let client = FlightBudget.Client(app: "a", provider: "apns")
+        let client = FlightBudget.Client(1)
         #expect(budget.admit(.direct, client, atMost: 16) == 8)
         // Beyond that some of the room is another's.
         let admitted = (0..<4).map { _ in budget.admitWaiting(client) }
@@ -142,7 +142,7 @@ struct FlightBudgetTests {
         // With no member in flight one slot is better than none.
         var full = FlightBudget(total: 256)
         for number in 0..<223 {
-            let client = FlightBudget.Client(app: "app-\(number)", provider: "fcm")
+            let client = FlightBudget.Client(100 + number)
             #expect(full.admit(.direct, client) == true)
         }
         #expect(full.admitBatch(shop, atMost: 100) == 1)

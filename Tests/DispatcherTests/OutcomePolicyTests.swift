@@ -13,9 +13,9 @@ struct OutcomePolicyTests {
     private let now = Self.now
     private let policy = OutcomePolicy(maximumAge: 3 * Self.day)
 
-    private func health() -> OwnedDelivery.Health {
-        OwnedDelivery.Health(
-            FlightBudget.Client(app: "shop", provider: "apns"),
+    private func health() -> ProviderHealth {
+        ProviderHealth(
+            FlightBudget.Client(1),
             backlog: ProviderBacklog(limit: 10, share: 10)
         )
     }
@@ -266,7 +266,7 @@ struct OutcomePolicyTests {
     private func disabled(
         _ outcome: ProviderOutcome,
         _ count: Int,
-        _ health: OwnedDelivery.Health,
+        _ health: ProviderHealth,
         _ delivery: Delivery = delivery(.fcm)
     ) -> Int {
         (0..<count).count { _ in

@@ -21,6 +21,7 @@ struct RunRecorderTests {
         let inHand = WorkInHand()
         let trouble = Trouble()
         let recorder: RunRecorder
+        let room: FlightRoom
         private(set) var steps: [String] = []
         private(set) var released: [String] = []
         /// Answers to each produce, until none is left: the indices that fail.
@@ -34,13 +35,13 @@ struct RunRecorderTests {
         init() throws {
             loop = try EventLoop(name: "recorder")
             session.begin(1)
+            room = FlightRoom(total: 100, session: session) { _ in }
             let door = Door()
             recorder = RunRecorder(
                 log: door,
                 topic: "push.outcomes",
                 ledger: door,
                 session: session,
-                inHand: inHand,
                 trouble: trouble,
                 meters: DeliveryMeters(Metrics()),
                 loop: loop,
@@ -78,45 +79,81 @@ struct RunRecorderTests {
             return entries.map { _ in result }
         }
 
-        /// Adds rows that have ended, and waits until nothing is under way.
+        /// Adds rows that have ended, each of a run of its own, and waits until nothing is under way.
         func record(_ targets: [String], _ decision: DeliveryEnd.Decision = .settle(.delivered))
             async
         {
-            recorder.onReleased = { [self] batch in
-                released += batch.map(\.delivery.target)
+            recorder.onFreed = { [self] in
                 guard recorder.isIdle else { return }
                 waiter?.resume()
                 waiter = nil
             }
             await withCheckedContinuation { done in
                 waiter = done
-                for target in targets { recorder.add(row(target, decision)) }
+                for target in targets { add(target, decision) }
             }
         }
 
-        private func row(_ target: String, _ decision: DeliveryEnd.Decision) -> OwnedDelivery {
-            let delivery = Delivery(
-                key: DeliveryKey(day: "2027-01-15", pushID: "p", target: target),
-                app: "shop",
-                installationID: target,
-                device: DeviceTarget(provider: .apns, token: target, environment: .production),
-                lane: 0,
-                attempts: 0,
-                unanswered: 0,
-                createdAt: .now()
-            )
-            inHand.take(delivery.key)
-            let owned = OwnedDelivery(
-                ShardMember(delivery),
-                context: PushContext(pushID: "p", eventID: "e", source: "s", request: nil),
+        /// Notes when it is over.
+        private final class Row: RecordedRun, @unchecked Sendable {
+            let run: RowRun
+            let onEnd: () -> Void
+
+            init(_ run: RowRun, _ onEnd: @escaping () -> Void) {
+                self.run = run
+                self.onEnd = onEnd
+            }
+
+            var kind: LedgerEntry.Kind { run.kind }
+            var session: Int { run.session }
+            func outcomes(of place: Int) -> Int { run.outcomes(of: place) }
+            func entry(of place: Int) -> LedgerEntry { run.entry(of: place) }
+
+            func writeOutcomes(
+                of place: Int,
+                by writer: inout OutcomeWriter,
+                to block: inout KafkaRecordBlock
+            ) {
+                run.writeOutcomes(of: place, by: &writer, to: &block)
+            }
+
+            func willWrite(_ place: Int, remember: (PushContext) -> Void) {
+                run.willWrite(place, remember: remember)
+            }
+
+            func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant) {
+                run.recorded(place, end, at: now)
+                onEnd()
+            }
+        }
+
+        /// Where the run adds itself once its row has ended.
+        private final class Nowhere: RunRecording, @unchecked Sendable {
+            func add(_ run: any RecordedRun, _ place: Int) {}
+        }
+
+        private func add(_ target: String, _ decision: DeliveryEnd.Decision) {
+            let health = RunBench.health()
+            let run = RowRun(
                 session: 1,
-                health: OwnedDelivery.Health(
-                    FlightBudget.Client(app: "shop", provider: "apns"),
-                    backlog: ProviderBacklog(limit: 3, share: 10)
+                RunServices(
+                    session: session,
+                    room: room,
+                    inHand: inHand,
+                    meters: DeliveryMeters(Metrics()),
+                    recorder: Nowhere()
                 )
             )
-            owned.end = DeliveryEnd(decision, of: delivery, at: .now())
-            return owned
+            let delivery = RunBench.delivery(target, of: "p")
+            inHand.take(delivery.key)
+            run.add(
+                ShardMember(delivery),
+                PushContext(pushID: "p", eventID: "e", source: "s", request: nil),
+                health
+            )
+            if room.budget.admit(.direct, health.client) { run.admitted(0) }
+            run.ended(0, DeliveryEnd(decision, of: delivery, at: .now()))
+            recorder.add(Row(run) { [self] in released.append(target) }, 0)
         }
     }
 
@@ -132,6 +169,7 @@ struct RunRecorderTests {
             await bench.record(["a", "b", "c"])
             #expect(bench.steps == ["produce 3", "write a b c"])
             #expect(bench.released == ["a", "b", "c"])
+            #expect(bench.room.budget.owned == 0 && bench.inHand.rows.isEmpty)
         }
     }
 

@@ -72,7 +72,7 @@ struct WorkInHandTests {
 
 @Suite("Who waits for room", .timeLimit(.minutes(1)))
 struct FlightRoomTests {
-    private let shop = FlightBudget.Client(app: "shop", provider: "apns")
+    private let shop = FlightBudget.Client(1)
 
     @Test("there is room only under a session, and none to claim for while stopping")
     func session() {

@@ -124,35 +124,43 @@ struct EventBatch {
         unusable.append(Unusable(record: item.record, reason: reason))
     }
 
-    /// The events in portions, each small enough for one transaction: by how many devices they
-    /// name one by one.
-    static func portions(_ items: [Usable], limit: Int) -> [[Usable]] {
-        var portions: [[Usable]] = []
-        var current: [Usable] = []
-        var weight = 0
+    /// Cuts items into portions of a total weight of at most `limit`, or one item.
+    static func portions<Item>(
+        _ items: [Item],
+        limit: Int,
+        weight: (Item) -> Int
+    ) -> [[Item]] {
+        var portions: [[Item]] = []
+        var current: [Item] = []
+        var total = 0
         for item in items {
-            let own = item.event.request.namedDevices
-            if !current.isEmpty, weight + own > limit {
+            let own = weight(item)
+            if !current.isEmpty, total + own > limit {
                 portions.append(current)
                 current = []
-                weight = 0
+                total = 0
             }
             current.append(item)
-            weight += own
+            total += own
         }
         if !current.isEmpty { portions.append(current) }
         return portions
     }
 }
 
-extension PushRequest {
-    /// Roughly how many rows it becomes at once: what it names one by one, at least 1.
+extension EventBatch.Usable {
+    /// About the number of rows that it becomes at once: devices or users named one by one, at least 1.
     var namedDevices: Int {
-        switch audience {
+        switch event.request.audience {
         case .tokens(let tokens): max(1, tokens.count)
         case .topic: 1
         case .installations(let selectors):
-            max(1, selectors.installations?.count ?? 0, selectors.identities?.count ?? 0)
+            max(
+                1,
+                selectors.installations?.count ?? 0,
+                selectors.identities?.count ?? 0,
+                selectors.condition?.namedDevices?.values.count ?? 0
+            )
         }
     }
 }

@@ -12,8 +12,8 @@ import ServiceKit
 ///
 /// Authority: what lies between a record read and its offset finished. A batch is finished only when
 /// each of its records is on the books or a dead letter that Kafka has acknowledged (promise 2). Events
-/// for few devices go through the lane: looked up, sent, written down as they ended; all others are
-/// planned as rows first. What a record says never stops it; what a dependency does is waited out, with
+/// for few devices take the fast path: looked up, sent, written as they ended (`InlineRun`); all others
+/// are planned as rows first. What a record says never stops it; what a dependency does is waited out, with
 /// the batch in hand and the consumer's bound as the limit of what is held.
 ///
 /// Shutdown: ends with the consumers, which stand after it and stop first. A batch that cannot be
@@ -31,7 +31,7 @@ actor EventIntake: ServicePart {
         trouble.reason ?? deadLetters.notReadyReason()
     }
 
-    /// Batches that are in hand at once: those of the lane wait for their providers.
+    /// Batches that are in hand at once: those of the fast path wait for their providers.
     private static let readers = 64
     /// Of them, those that are planned at once: while one is written to the disk another is read.
     private static let planners = 2
@@ -159,7 +159,7 @@ actor EventIntake: ServicePart {
         }
     }
 
-    /// Brings events onto the books, by the lane or as rows.
+    /// Brings events into the ledger, by the fast path or as rows.
     ///
     /// - Returns: Those that Postgres will never take, with the reason; `nil` when a stop came first.
     private func bring(
@@ -170,15 +170,14 @@ actor EventIntake: ServicePart {
         var (items, room) = (items, room)
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         while true {
-            guard let entered = await enterLane(items, fetchedAt: fetchedAt, room: room),
+            guard
+                let entered = await enterFastPath(items, fetchedAt: fetchedAt, room: room),
                 let ofRows = await planAll(entered.rows)
             else { return nil }
             refused += ofRows
-            await entered.lane.untilOver()
-            entered.timer?.cancel()
             items = []
             var rows: [EventBatch.Usable] = []
-            for (item, end) in entered.lane.ends {
+            for (item, end) in await entered.untilOver() {
                 switch end {
                 case .written, .erased: break
                 case .known: engine.meters.eventsKnown.add()
@@ -203,7 +202,7 @@ actor EventIntake: ServicePart {
         await gate.enter()
         defer { gate.leave() }
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
-        for portion in EventBatch.portions(items, limit: engine.portion) {
+        for portion in EventBatch.portions(items, limit: engine.portion, weight: \.namedDevices) {
             guard let ofPortion = await plan(portion) else { return nil }
             refused += ofPortion
         }

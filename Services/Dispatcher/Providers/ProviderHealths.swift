@@ -1,17 +1,23 @@
 import Observability
+import PushCore
 
-/// How every app fares at every provider, as far as this process has sent there.
+/// The health of each provider that this process has sent to, by app.
 ///
 /// Confined to the loop.
 final class ProviderHealths: @unchecked Sendable {
-    private var known: [FlightBudget.Client: OwnedDelivery.Health] = [:]
+    /// By app, then by `Platform.ordinal`.
+    private var known: [String: [ProviderHealth?]] = [:]
+    private var clients = 0
     private let backlogLimit: Int
     private let share: Int
     private let meters: DeliveryMeters
     private let log: Log
 
-    /// So many rows wait before those who bring more are told to, and `share` may be in flight to one
-    /// at once.
+    /// - Parameters:
+    ///   - backlogLimit: Rows that wait before callers who bring more are told to.
+    ///   - share: Deliveries in flight to one provider of one app, at most.
+    ///   - meters: Count waves.
+    ///   - log: Gets waves.
     init(backlogLimit: Int, share: Int, meters: DeliveryMeters, log: Log) {
         self.backlogLimit = backlogLimit
         self.share = share
@@ -19,10 +25,11 @@ final class ProviderHealths: @unchecked Sendable {
         self.log = log
     }
 
-    func health(of client: FlightBudget.Client) -> OwnedDelivery.Health {
-        if let health = known[client] { return health }
-        let health = OwnedDelivery.Health(
-            client,
+    func health(of app: String, at platform: Platform) -> ProviderHealth {
+        if let health = known[app]?[platform.ordinal] { return health }
+        clients += 1
+        let health = ProviderHealth(
+            FlightBudget.Client(clients),
             backlog: ProviderBacklog(limit: backlogLimit, share: share)
         )
         health.onWave = { [meters, log] isForeign, dead, answers in
@@ -31,13 +38,13 @@ final class ProviderHealths: @unchecked Sendable {
                     ? "many tokens are another sender's: none is disabled until FCM accepts a push"
                     : "a sudden wave of dead tokens: none is disabled until it is over",
                 [
-                    .app: .string(client.app), .provider: .string(client.provider),
+                    .app: .string(app), .provider: .string(platform.rawValue),
                     .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),
                 ]
             )
             meters.deadTokenWaves.add()
         }
-        known[client] = health
+        known[app, default: Platform.allCases.map { _ in nil }][platform.ordinal] = health
         return health
     }
 }

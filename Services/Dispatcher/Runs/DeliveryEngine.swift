@@ -17,24 +17,21 @@ protocol SessionWork: AnyObject, Sendable {
     func drop()
 }
 
-/// Sends the rows that this process owns.
+/// Holds what this process sends, under its session: rows and the fast path's pushes in `RunSender`, and
+/// shards (`SessionWork`).
 ///
-/// Authority: every row between "it is ours in the table" and its end, which `RunRecorder` writes
-/// down. Members of shards are `MemberSender`'s; both have the same session (`WorkSession`), budget
-/// (`FlightRoom`), decisions (`OutcomePolicy`) and recorder (`RunRecorder`). In
-/// flight are at most `DISPATCH_IN_FLIGHT`. A row beyond its provider's share waits here for it, and whoever brings
-/// more waits too (`ProviderBacklog`); one whose provider is slow or ill goes back due later,
-/// uncounted, and a member stays where it is.
+/// Authority: the session, and every run under it from its start until it is recorded or lost. In flight
+/// are at most `DISPATCH_IN_FLIGHT`.
 ///
-/// Flow of a row: `take` → `prepare` → the provider's client → `answered` → `RunRecorder`: outcomes
-/// acknowledged by Kafka → settled in one transaction with the others of its batch (promise 4).
-/// All of it moves in batches; nothing awaits per delivery.
+/// Flow: `take` → `RunSender` → the provider's client → `OutcomePolicy` → the run → `RunRecorder`:
+/// outcomes acknowledged by Kafka, then the ledger (promise 4). All of it moves in batches; nothing awaits
+/// for a single delivery.
 ///
-/// States: idle without a session, working under one, stopping. A lost session drops what it owned
-/// without a word: its rows and shards belong to somebody else, who will send them.
+/// States: idle without a session, working under one, stopping. A lost session drops what it owned without
+/// a write: its rows and shards belong to another session, which sends them.
 ///
-/// Shutdown: takes nothing more, waits for the answers that are due, records them, and leaves the
-/// rest to `SessionKeeper`, which hands back whatever is still owned.
+/// Shutdown: takes nothing more, waits for the answers that are due, records them, and leaves the rest to
+/// `SessionKeeper`, which releases what is still owned.
 actor DeliveryEngine: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -45,6 +42,8 @@ actor DeliveryEngine: ServicePart {
     nonisolated let trouble = Trouble()
     nonisolated func notReadyReason() -> String? { trouble.reason }
 
+    private static let cannotRead = "credentials cannot be read"
+
     /// Rows that should come at once: so that what several bring finds room to wait.
     nonisolated let portion: Int
     let credentials: CredentialDirectory
@@ -54,14 +53,12 @@ actor DeliveryEngine: ServicePart {
     nonisolated let session = WorkSession()
     nonisolated let flight: FlightRoom
     nonisolated let healths: ProviderHealths
-    nonisolated let policy: OutcomePolicy
-    var random = FastRandom()
-    nonisolated let members: MemberSender
-    nonisolated let backlogs: RowBacklogs
+    nonisolated let sender: RunSender
     nonisolated let inHand = WorkInHand()
     nonisolated let recorder: RunRecorder
-    /// Events that are sent and not written down, by the push that they become.
-    nonisolated let lane = EventLane()
+    nonisolated let services: RunServices
+    /// The fast path's pushes that are not recorded.
+    nonisolated let inline = InlinePushes()
     /// How long a stop waits for answers, from its first sign.
     private let drainLimit: Duration
     /// What is worked on beside the rows.
@@ -86,51 +83,55 @@ actor DeliveryEngine: ServicePart {
         flight = FlightRoom(total: configuration.inFlight, session: session) {
             bells[$0.rawValue].ring()
         }
-        backlogs = RowBacklogs(room: flight, clock: clock, loop: loop)
         healths = ProviderHealths(
             backlogLimit: portion,
             share: flight.budget.perClient,
             meters: meters,
             log: log
         )
-        policy = OutcomePolicy(
-            maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2))
-        )
         recorder = RunRecorder(
             log: producer,
             topic: configuration.topics.pushOutcomes,
             ledger: database.ledger,
             session: session,
-            inHand: inHand,
             trouble: trouble,
             meters: meters,
             loop: loop,
             logger: log
         )
-        members = MemberSender(
+        services = RunServices(
+            session: session,
+            room: flight,
+            inHand: inHand,
+            meters: meters,
+            recorder: recorder
+        )
+        sender = RunSender(
             room: flight,
             session: session,
             credentials: credentials,
-            policy: policy,
+            policy: OutcomePolicy(
+                maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2))
+            ),
             clock: clock,
-            meters: meters
+            meters: meters,
+            loop: loop
         )
         connect()
     }
 
     private nonisolated func connect() {
-        flight.isPressed = { [backlogs] in backlogs.isPressed }
-        backlogs.onReady = { [weak self] rows in
-            self?.assumeIsolated { $0.send(rows, $0.clock.now()) }
+        flight.isPressed = { [sender] in sender.isPressed }
+        recorder.onFreed = { [weak self] in
+            self?.assumeIsolated { engine in
+                engine.sender.sendReady()
+                engine.roomAppeared()
+            }
         }
-        backlogs.onHandBack = { [weak self] owned, due, now in
-            self?.assumeIsolated { $0.giveBack(owned, at: due, now) }
-        }
-        recorder.onReleased = { [weak self] batch in self?.assumeIsolated { $0.release(batch) } }
         recorder.onLost = { [weak self] session in
             self?.assumeIsolated { $0.abandon(session: session) }
         }
-        members.onFreed = { [weak self] in self?.assumeIsolated { $0.roomAppeared() } }
+        sender.onFreed = { [weak self] in self?.assumeIsolated { $0.roomAppeared() } }
     }
 
     // MARK: Sessions
@@ -147,8 +148,8 @@ actor DeliveryEngine: ServicePart {
         guard self.session.lose(session) else { return }
         inHand.drop()
         for shard in shards { shard.drop() }
-        backlogs.dropAll()
-        drop(lane.all)
+        sender.dropWaiting()
+        inline.drop()
         recorder.drop()
         credentials.withdrawAll()
     }
@@ -187,11 +188,6 @@ actor DeliveryEngine: ServicePart {
 
     /// On the loop.
     nonisolated func ends(planning pushID: String) { inHand.ends(planning: pushID) }
-
-    /// These are ours in the table, and worked on.
-    func hold(_ deliveries: [Delivery]) {
-        for delivery in deliveries { inHand.take(delivery.key) }
-    }
 
     // MARK: Shards
 
@@ -243,38 +239,80 @@ actor DeliveryEngine: ServicePart {
     }
 
     /// Nothing waits to be written down, and nothing is.
-    private var isIdle: Bool { recorder.isIdle && lane.isEmpty }
+    private var isIdle: Bool { recorder.isIdle && inline.isEmpty }
 
-    // MARK: Ends of deliveries
+    // MARK: Sending
 
-    func finish(_ owned: OwnedDelivery, _ end: DeliveryEnd) {
-        if owned.slot == .direct { flight.budget.ended(owned.health.client) }
-        owned.end = end
-        if let event = owned.event, event.takes(owned) { return }
-        recorder.add(owned)
-    }
-
-    /// Sends a delivery back, uncounted.
-    func giveBack(_ owned: OwnedDelivery, at due: Instant, _ now: Instant) {
-        finish(owned, DeliveryEnd(.release(at: due), of: owned.delivery, at: now))
-    }
-
-    /// Nothing of these is written down any more: their session is lost, or the drain is over.
-    func drop(_ events: [LaneEvent]) {
-        release(events.flatMap { $0.ended(.lost, at: .now).deliveries })
-    }
-
-    /// What was written down, or belongs to somebody else now, is in nobody's way any more.
-    private func release(_ batch: [OwnedDelivery]) {
-        for owned in batch {
-            // What goes back has left before: somebody may have claimed it again by now, even we.
-            if isCurrent(owned.session), owned.end?.outcome != nil {
-                inHand.leave(owned.delivery.key)
-            }
-            if let use = owned.slot { flight.budget.release(use, owned.health.client) }
+    /// Sends rows that are already ours in the table.
+    ///
+    /// - Parameters:
+    ///   - deliveries: Rows that this session owns.
+    ///   - contexts: Those of their pushes.
+    ///   - session: The session under which they were claimed.
+    ///   - isFirst: Whether they were planned just now, so that the pace of their pushes counts.
+    func take(
+        _ deliveries: [Delivery],
+        of contexts: [String: PushContext],
+        session: Int,
+        isFirst: Bool = false
+    ) async {
+        guard !deliveries.isEmpty, isCurrent(session) else { return }
+        for delivery in deliveries { inHand.take(delivery.key) }
+        // What is left here is released when the session closes.
+        guard await loadCredentials(of: Set(deliveries.map(\.app)), session: session) else {
+            return
         }
-        backlogs.sendReady()
-        roomAppeared()
+        let run = RowRun(session: session, services)
+        for delivery in deliveries {
+            guard let context = contexts[delivery.pushID] else { continue }
+            run.add(ShardMember(delivery), context, health(of: delivery))
+        }
+        sender.send(0..<run.count, of: run, keepsPace: isFirst)
+    }
+
+    /// Sends what was looked up of an inline run, and keeps the promise of room for it.
+    ///
+    /// - Parameters:
+    ///   - run: None of whose members is sent.
+    ///   - apps: Those of its pushes.
+    ///   - session: The session under which they are to be recorded.
+    ///   - lookedUpAt: The end of the look-up.
+    ///   - room: The slots that were promised.
+    func take(
+        _ run: InlineRun,
+        of apps: Set<String>,
+        session: Int,
+        lookedUpAt: ContinuousClock.Instant,
+        room: Int
+    ) async {
+        defer { flight.keepPromise(room) }
+        guard isCurrent(session), await loadCredentials(of: apps, session: session) else {
+            return run.drop()
+        }
+        sender.send(run.begin(session: session, lookedUpAt: lookedUpAt), of: run)
+    }
+
+    nonisolated func health(of delivery: Delivery) -> ProviderHealth {
+        healths.health(of: delivery.app, at: delivery.device.provider)
+    }
+
+    /// Waits out a database that is away: what is ours stays ours, and the session ends by itself.
+    ///
+    /// - Returns: `false` if the session ended first, or a stop came.
+    func loadCredentials(of apps: Set<String>, session: Int) async -> Bool {
+        var backoff = Pause()
+        while true {
+            do {
+                try await credentials.load(apps)
+                trouble.clear(Self.cannotRead)
+                return isCurrent(session)
+            } catch {
+                trouble.set(Self.cannotRead)
+                log.warning("credentials cannot be read", [.error: .string("\(error)")])
+                await backoff.wait(on: loop)
+            }
+            guard isCurrent(session), !Task.isCancelled else { return false }
+        }
     }
 
     // MARK: Stopping
@@ -282,7 +320,7 @@ actor DeliveryEngine: ServicePart {
     /// The first sign of a stop: nothing is claimed or sent any more, what comes goes back.
     func prepareToStop() {
         guard session.stop(at: .now + drainLimit) else { return }
-        backlogs.handBackAll()
+        sender.releaseWaiting()
         flight.wakeWaiters()
         for shard in shards { shard.stop() }
     }
@@ -292,7 +330,7 @@ actor DeliveryEngine: ServicePart {
         prepareToStop()
         defer {
             session.end()
-            drop(lane.all)
+            inline.drop()
             recorder.drop()
         }
         guard flight.budget.owned > 0 || !isIdle else { return }

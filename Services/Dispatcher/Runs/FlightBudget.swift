@@ -8,10 +8,12 @@ import PushCore
 /// of what the others have left, so that there is always some for who has little in flight. A shard's
 /// member that has ended holds its slot only as `ShardWindow` says.
 struct FlightBudget {
-    /// Whose deliveries compete with each other for one provider client.
+    /// A provider of one app: its deliveries compete with each other. A number, as it is hashed for each
+    /// delivery.
     struct Client: Hashable, Sendable {
-        var app: String
-        var provider: String
+        let number: Int
+
+        init(_ number: Int) { self.number = number }
     }
 
     /// What slots are used for.

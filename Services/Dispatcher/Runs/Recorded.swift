@@ -2,41 +2,44 @@ import Kafka
 import PushEvents
 import PushStorage
 
-/// Something that has ended here and is recorded: a row, an event of the fast path, members of a shard.
-/// Confined to the loop.
-protocol Recorded: AnyObject, Sendable {
+/// A run as its recorder sees it: places with ends, each an entry of the ledger. Confined to the loop.
+protocol RecordedRun: AnyObject, Sendable {
     var kind: LedgerEntry.Kind { get }
-    /// Under which it was sent.
     var session: Int { get }
-    /// How many outcomes `writeOutcomes` writes.
-    var outcomes: Int { get }
-    func writeOutcomes(by writer: inout OutcomeWriter, to block: inout KafkaRecordBlock)
-    /// Kafka has its outcomes.
-    func acknowledged(at now: ContinuousClock.Instant)
-    /// What is written of it.
-    var entry: LedgerEntry { get }
-    /// It is about to be written: its rows are in hand, and its push is remembered, before they are in
-    /// the table.
-    func willWrite(_ inHand: WorkInHand, remember: (PushContext) -> Void)
-    /// It is over; told once more it does nothing.
-    func ended(_ end: RecordedEnd, at now: ContinuousClock.Instant) -> Released
+    /// The number of outcomes that `writeOutcomes` writes.
+    func outcomes(of place: Int) -> Int
+    func writeOutcomes(
+        of place: Int,
+        by writer: inout OutcomeWriter,
+        to block: inout KafkaRecordBlock
+    )
+    /// Notes that Kafka has the outcomes.
+    func acknowledged(_ place: Int, at now: ContinuousClock.Instant)
+    /// The entry of a place, the same until it is recorded.
+    func entry(of place: Int) -> LedgerEntry
+    /// Notes, before the write, the rows that it leaves to this process and the push to remember.
+    func willWrite(_ place: Int, remember: (PushContext) -> Void)
+    /// Ends a place and frees its slots; a second call changes nothing.
+    func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant)
 }
 
-/// How recording something ended.
+extension RecordedRun {
+    func acknowledged(_ place: Int, at now: ContinuousClock.Instant) {}
+    func willWrite(_ place: Int, remember: (PushContext) -> Void) {}
+}
+
+/// Where runs bring what has ended.
+protocol RunRecording: AnyObject, Sendable {
+    func add(_ run: any RecordedRun, _ place: Int)
+}
+
+/// How recording a place ended.
 enum RecordedEnd: Equatable {
     case recorded(LedgerResult)
     /// Postgres will never take it.
     case refused(String)
-    /// The session was lost before it was written, or the drain is over: the next owner sends it again.
+    /// The session was lost before the write, or the drain is over: its next owner sends again.
     case lost
-}
-
-/// Deliveries that something that is over leaves behind.
-struct Released {
-    /// Not in anybody's way any more.
-    var deliveries: [OwnedDelivery] = []
-    /// Ended while they became rows.
-    var rows: [OwnedDelivery] = []
 }
 
 /// Where outcomes go.

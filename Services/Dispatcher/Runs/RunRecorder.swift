@@ -13,8 +13,14 @@ import ServiceKit
 /// before each produce and each write; of a lost one nothing is written.
 ///
 /// Confined to the loop.
-final class RunRecorder: @unchecked Sendable {
-    typealias Entry = RecorderQueue<any Recorded>.Entry
+final class RunRecorder: RunRecording, @unchecked Sendable {
+    /// A place of a run.
+    struct Place {
+        let run: any RecordedRun
+        let index: Int
+    }
+
+    typealias Entry = RecorderQueue<Place>.Entry
 
     private static let cannotAnnounce = "outcomes cannot be written to Kafka"
 
@@ -22,17 +28,15 @@ final class RunRecorder: @unchecked Sendable {
     private let topic: String
     private let ledger: any LedgerWriting
     private let session: WorkSession
-    private let inHand: WorkInHand
     private let trouble: Trouble
     private let meters: DeliveryMeters
     private let loop: EventLoop
     private let logger: Log
-    private var queue = RecorderQueue<any Recorded>()
+    private var queue = RecorderQueue<Place>()
     private var timer: LoopTimer?
     private var isWoken = false
-    /// Hears of deliveries that are on the ledger, or another's now; of none whenever something that was
-    /// under way has returned.
-    var onReleased: ([OwnedDelivery]) -> Void = { _ in }
+    /// Slots may be free: something was recorded or given up, or what was under way has returned.
+    var onFreed: () -> Void = {}
     /// Hears of a session that the table does not know any more.
     var onLost: (Int) -> Void = { _ in }
     /// Hears of a push of which something is left, whose context will be asked for.
@@ -43,7 +47,6 @@ final class RunRecorder: @unchecked Sendable {
         topic: String,
         ledger: any LedgerWriting,
         session: WorkSession,
-        inHand: WorkInHand,
         trouble: Trouble,
         meters: DeliveryMeters,
         loop: EventLoop,
@@ -53,7 +56,6 @@ final class RunRecorder: @unchecked Sendable {
         self.topic = topic
         self.ledger = ledger
         self.session = session
-        self.inHand = inHand
         self.trouble = trouble
         self.meters = meters
         self.loop = loop
@@ -63,8 +65,13 @@ final class RunRecorder: @unchecked Sendable {
     /// Nothing waits to be recorded, and nothing is.
     var isIdle: Bool { queue.isIdle }
 
-    func add(_ item: any Recorded) {
-        queue.add(item, item.kind, outcomes: item.outcomes, at: .now())
+    func add(_ run: any RecordedRun, _ place: Int) {
+        queue.add(
+            Place(run: run, index: place),
+            run.kind,
+            outcomes: run.outcomes(of: place),
+            at: .now()
+        )
         wake()
     }
 
@@ -99,17 +106,18 @@ final class RunRecorder: @unchecked Sendable {
     }
 
     private func isOurs(_ entry: Entry) -> Bool {
-        session.isCurrent(entry.item.session) && !session.hasEnded
+        session.isCurrent(entry.item.run.session) && !session.hasEnded
     }
 
     private func lose(_ entries: [Entry]) {
         guard !entries.isEmpty else { return }
-        release(entries.map { $0.item.ended(.lost, at: .now) })
+        end(entries, .lost)
+        onFreed()
     }
 
-    private func release(_ released: [Released]) {
-        onReleased(released.flatMap(\.deliveries))
-        for owned in released.lazy.flatMap(\.rows) { add(owned) }
+    private func end(_ entries: [Entry], _ end: RecordedEnd) {
+        let now = ContinuousClock.now
+        for entry in entries { entry.item.run.recorded(entry.item.index, end, at: now) }
     }
 
     // MARK: Outcomes
@@ -122,7 +130,7 @@ final class RunRecorder: @unchecked Sendable {
         // Whose each record is.
         var owners: [Int] = []
         for (place, entry) in entries.enumerated() {
-            entry.item.writeOutcomes(by: &writer, to: &block)
+            entry.item.run.writeOutcomes(of: entry.item.index, by: &writer, to: &block)
             owners += repeatElement(place, count: block.count - owners.count)
         }
         var open = Set(entries.indices)
@@ -154,13 +162,13 @@ final class RunRecorder: @unchecked Sendable {
             await pause.wait(on: loop)
         }
         queue.produced()
-        onReleased([])
+        onFreed()
         wake()
     }
 
     private func acknowledge(_ entries: [Entry]) {
         let now = ContinuousClock.now
-        for entry in entries { entry.item.acknowledged(at: now) }
+        for entry in entries { entry.item.run.acknowledged(entry.item.index, at: now) }
         queue.acknowledged(entries)
         wake()
     }
@@ -170,7 +178,7 @@ final class RunRecorder: @unchecked Sendable {
     private func write(_ entries: [Entry]) async {
         let kind = entries[0].kind
         for entry in entries where isOurs(entry) {
-            entry.item.willWrite(inHand, remember: onOpen)
+            entry.item.run.willWrite(entry.item.index, remember: onOpen)
         }
         var queue = PlanQueue(entries)
         var pause = Pause()
@@ -179,12 +187,15 @@ final class RunRecorder: @unchecked Sendable {
         while let portion = queue.next {
             lose(portion.items.filter { !isOurs($0) })
             let ours = portion.items.filter(isOurs)
-            guard let number = ours.first?.item.session else {
+            guard let number = ours.first?.item.run.session else {
                 queue.planned { _ in false }
                 continue
             }
             do {
-                let results = try await ledger.write(ours.map(\.item.entry), session: number)
+                let results = try await ledger.write(
+                    ours.map { $0.item.run.entry(of: $0.item.index) },
+                    session: number
+                )
                 trouble.clear(kind.trouble)
                 pause = Pause()
                 queue.planned { _ in false }
@@ -196,7 +207,8 @@ final class RunRecorder: @unchecked Sendable {
             } catch let error as StorageError where error.isOfOneEntry {
                 guard let entry = queue.refused() else { continue }
                 if kind == .pushes, error.isOfTheValues {
-                    release([entry.item.ended(.refused(error.description), at: .now)])
+                    end([entry], .refused(error.description))
+                    onFreed()
                 } else {
                     failed(1, of: kind, error)
                     stuck.append(entry)
@@ -216,7 +228,7 @@ final class RunRecorder: @unchecked Sendable {
             self.queue.acknowledged(stuck)
         }
         self.queue.written(kind)
-        onReleased([])
+        onFreed()
         wake()
     }
 
@@ -232,19 +244,14 @@ final class RunRecorder: @unchecked Sendable {
     }
 
     private func recorded(_ entries: [Entry], _ results: [LedgerResult]) {
-        let now = ContinuousClock.now
         var lost = 0
-        let released = zip(entries, results).map { entry, result in
-            let released = entry.item.ended(.recorded(result), at: now)
-            for owned in released.deliveries {
-                if let end = owned.end { meters.settled(end, at: owned.delivery.device.provider) }
-            }
+        for (entry, result) in zip(entries, results) {
+            end([entry], .recorded(result))
             switch entry.kind {
             case .rows: if result == .anothers { lost += 1 }
             case .pushes: meters.written(isNew: result == .written, isErased: result == .erased)
             case .members: break
             }
-            return released
         }
         if lost > 0 {
             logger.warning(
@@ -252,7 +259,7 @@ final class RunRecorder: @unchecked Sendable {
                 [.count: .integer(lost)]
             )
         }
-        release(released)
+        onFreed()
     }
 }
 

@@ -36,7 +36,7 @@ extension ShardRun {
         guard begun != nil || isEmptyToo else { return }
         isWriting = true
         writing = begun
-        engine.recorder.add(self)
+        engine.recorder.add(self, 0)
     }
 
     private func written(_ checkpoint: Window.Checkpoint) {
@@ -56,17 +56,17 @@ extension ShardRun {
         }
     }
 
-    /// A member that a checkpoint has made a row has ended.
+    /// Records a member that a checkpoint has made a row.
     func finishRow(_ member: ShardMember, _ end: DeliveryEnd) {
-        let owned = OwnedDelivery(
+        RowRun.record(
             member,
-            context: context,
+            end,
+            context,
+            health(of: member.delivery.device.provider),
+            slot: .shards,
             session: session,
-            health: health(of: member.delivery.device.provider)
+            engine.services
         )
-        owned.slot = .shards
-        owned.end = end
-        engine.recorder.add(owned)
     }
 
     // MARK: The end
@@ -135,21 +135,26 @@ extension ShardRun {
     }
 }
 
-/// A checkpoint of it. One without records only asks how the push stands.
-extension ShardRun: Recorded {
+/// A checkpoint of it, its only place. One without records only asks how the push stands.
+extension ShardRun {
     var kind: LedgerEntry.Kind { .members }
-    var outcomes: Int { writing?.records.count { $0.end?.outcome != nil } ?? 0 }
 
-    func writeOutcomes(by writer: inout OutcomeWriter, to block: inout KafkaRecordBlock) {
+    func outcomes(of place: Int) -> Int {
+        writing?.records.count { $0.end?.outcome != nil } ?? 0
+    }
+
+    func writeOutcomes(
+        of place: Int,
+        by writer: inout OutcomeWriter,
+        to block: inout KafkaRecordBlock
+    ) {
         for record in writing?.records ?? [] {
             guard let end = record.end else { continue }
             context.writeOutcome(of: record.member.delivery, end, by: &writer, to: &block)
         }
     }
 
-    func acknowledged(at now: ContinuousClock.Instant) {}
-
-    var entry: LedgerEntry {
+    func entry(of place: Int) -> LedgerEntry {
         .members(
             shard,
             ShardCheckpoint(
@@ -160,10 +165,8 @@ extension ShardRun: Recorded {
         )
     }
 
-    func willWrite(_ inHand: WorkInHand, remember: (PushContext) -> Void) {}
-
-    func ended(_ end: RecordedEnd, at now: ContinuousClock.Instant) -> Released {
-        guard !isOver, case .recorded(let result) = end else { return Released() }
+    func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant) {
+        guard !isOver, case .recorded(let result) = end else { return }
         isWriting = false
         if let writing {
             self.writing = nil
@@ -177,6 +180,5 @@ extension ShardRun: Recorded {
             close(dueAt: nil)
         }
         wake()
-        return Released()
     }
 }

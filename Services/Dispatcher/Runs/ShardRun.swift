@@ -18,7 +18,7 @@ import ServiceKit
 /// cancelled, and by a stop. A lost session drops it from any state, without a word.
 ///
 /// Confined to the loop.
-final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
+final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     typealias Window = ShardWindow<ShardMember, DeliveryEnd>
 
     /// What all runs of a process share.
@@ -66,7 +66,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
     var recorded = 0
 
     var phase = Phase.working
-    private var healths: [OwnedDelivery.Health?] = Array(
+    private var healths: [ProviderHealth?] = Array(
         repeating: nil,
         count: Platform.allCases.count
     )
@@ -147,15 +147,24 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
 
     // MARK: What its sender asks and tells
 
-    var app: String { shard.app }
-
     func member(at position: Int) -> ShardMember? { window.member(at: position) }
 
-    func health(of platform: Platform) -> OwnedDelivery.Health {
+    func context(at position: Int) -> PushContext { context }
+
+    func health(at position: Int) -> ProviderHealth {
+        health(of: window.member(at: position)?.delivery.device.provider ?? .apns)
+    }
+
+    /// The window knows who holds a slot.
+    func admitted(_ position: Int) {}
+
+    func release(_ position: Int) {
+        engine.flight.budget.release(.shards, health(at: position).client)
+    }
+
+    func health(of platform: Platform) -> ProviderHealth {
         if let known = healths[platform.ordinal] { return known }
-        let health = engine.healths.health(
-            of: FlightBudget.Client(app: shard.app, provider: platform.rawValue)
-        )
+        let health = engine.healths.health(of: shard.app, at: platform)
         healths[platform.ordinal] = health
         return health
     }
@@ -168,9 +177,10 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
         }
     }
 
-    func ended(_ position: Int, _ end: DeliveryEnd, at platform: Platform) {
+    func ended(_ position: Int, _ end: DeliveryEnd) {
+        let platform = member(at: position)?.delivery.device.provider.ordinal ?? 0
         switch window.ended(position, end) {
-        case .freed: freed[platform.ordinal] += 1
+        case .freed: freed[platform] += 1
         case .kept: break
         case .row(let member): finishRow(member, end)
         case .unknown: assertionFailure("a member ended twice")
@@ -211,7 +221,7 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
         guard freed.contains(where: { $0 > 0 }) else { return }
         let slots = freed
         freed = Array(repeating: 0, count: slots.count)
-        engine.members.free(slots, of: self)
+        engine.sender.free(slots, of: self)
     }
 
     // MARK: Reading
@@ -312,17 +322,11 @@ final class ShardRun: SessionWork, MemberSource, @unchecked Sendable {
         }
     }
 
-    private func sendNext(_ count: Int) -> (done: Int, stop: MembersStop?) {
-        let range = window.take(count)
-        let sent = engine.members.send(
-            range.map { window[$0] },
-            from: range.lowerBound,
-            of: self
-        )
-        for member in sent.ended { ended(member.position, member.end, at: member.platform) }
-        let position = range.lowerBound + sent.count
-        if position < range.upperBound { window.putBack(from: position) }
-        return (sent.count, sent.stop)
+    private func sendNext(_ count: Int) -> (done: Int, stop: RunSender.Stop?) {
+        let positions = window.take(count)
+        let (done, stop) = engine.sender.send(positions, of: self)
+        if done < positions.count { window.putBack(from: positions.lowerBound + done) }
+        return (done, stop)
     }
 
     private func loadCredentials() {

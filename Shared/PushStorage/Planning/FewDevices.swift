@@ -1,8 +1,19 @@
 package import PushCore
 
 extension NewPush {
-    /// Devices of a push that is sent before it is written down.
-    package static let fewDevices = 16
+    /// Devices that a push on the fast path names one by one, at most.
+    package static let fewDevices = 256
+    /// Identities that it names, or values of a field, and the devices behind all of them, at most.
+    package static let fewNames = 16
+
+    /// The number of devices that it may reach on the fast path.
+    var fastPathLimit: Int {
+        switch request.audience {
+        case .topic, .tokens: Self.fewDevices
+        case .installations(let selectors):
+            selectors.identities != nil || namesByField ? Self.fewNames : Self.fewDevices
+        }
+    }
 
     /// Whether it names so few devices, one by one, and needs nothing prepared: then it is looked up, sent,
     /// and written down as it ended (`FewDevicesStore`). What changes badges, waits for its time, keeps a
@@ -16,16 +27,16 @@ extension NewPush {
         else { return false }
         switch request.audience {
         case .topic: return false
-        case .tokens(let tokens): return tokens.count <= Self.fewDevices
+        case .tokens(let tokens): return tokens.count <= fastPathLimit
         case .installations(let selectors):
             guard selectors.channels == nil, !selectors.exceptFCM, selectors.configBelow == nil
             else { return false }
             if selectors.condition != nil {
                 guard let named = namedDevices else { return false }
-                return named.values.count <= Self.fewDevices
+                return named.values.count <= fastPathLimit
             }
             switch (selectors.installations, selectors.identities) {
-            case (let names?, nil), (nil, let names?): return names.count <= Self.fewDevices
+            case (let names?, nil), (nil, let names?): return names.count <= fastPathLimit
             case (nil, nil), (.some, .some): return false
             }
         }

@@ -54,7 +54,7 @@ package struct FewDevicesStore: Sendable {
                 .map { place, deliveries in
                     let id = pushes[place].id
                     if found.isKnown[id] == true { return .known }
-                    guard deliveries.count <= NewPush.fewDevices,
+                    guard deliveries.count <= pushes[place].fastPathLimit,
                         found.times[id]?.releaseAt == nil,
                         ofFields != nil || !pushes[place].namesByField
                     else { return .many }
@@ -246,7 +246,7 @@ struct BatchAudience {
     private static let byIdentity = """
         SELECT * FROM installations m
         WHERE m.app = w.app AND m.identity = w.name AND m.valid AND m.token IS NOT NULL
-        LIMIT \(NewPush.fewDevices + 1)
+        LIMIT \(NewPush.fewNames + 1)
         """
 
     // A condition selects whom it can be sent to, where a device that a push names itself is suppressed.
@@ -259,7 +259,7 @@ struct BatchAudience {
     private static let byFields = """
         SELECT * FROM (SELECT * FROM installations f WHERE f.fields @> w.name::jsonb OFFSET 0) m
         WHERE m.app = w.app AND \(isSelected)
-        LIMIT \(NewPush.fewDevices + 1)
+        LIMIT \(NewPush.fewNames + 1)
         """
 
     /// - Parameters:

@@ -1,0 +1,384 @@
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushStorage
+
+/// How a push of the fast path ended, for the batch of records that brought it.
+enum InlineEnd: Equatable {
+    /// It is in the ledger: by this process, or by another that had it at the same time.
+    case written
+    /// It was a push already.
+    case known
+    /// It is to be planned as rows.
+    case rows
+    /// It names somebody who was erased meanwhile: nothing of it is kept.
+    case erased
+    case refused(DeadLetterReason)
+    /// The session was lost before it was written: it is looked up again.
+    case lost
+}
+
+/// The pushes of a batch of records that are for few devices, from before they are looked up until each is
+/// written. Pushes and members lie in arrays; a member's position is its place there.
+///
+/// States of a push: looking up; sending; writing, once all its members have ended or `DISPATCH_HOLD` is
+/// over; over. A member that ends while its push is written waits for that, and one that ends later is a
+/// row.
+///
+/// Confined to the loop. No clock, no I/O.
+final class InlineRun: Run, @unchecked Sendable {
+    enum State: Equatable { case lookingUp, sending, writing, over }
+
+    private struct Push {
+        let item: EventBatch.Usable
+        let push: NewPush
+        let context: PushContext
+        var state = State.lookingUp
+        var members = 0..<0
+        /// Members that have not ended.
+        var open = 0
+        /// Postgres' time of the look-up.
+        var createdAt = Instant(milliseconds: 0)
+        var hasRow = false
+        var mark: StageMark
+        /// Other batches that have a copy.
+        var listeners: [(InlineEnd) -> Void] = []
+    }
+
+    private struct Member {
+        let push: Int
+        let member: ShardMember
+        let health: ProviderHealth
+        var holdsSlot = false
+        /// It ended after its push was ready: it is written as a row in flight, and ends as that.
+        var isLate = false
+        var end: DeliveryEnd?
+    }
+
+    private(set) var session = 0
+    private let services: RunServices
+    /// `nil` once a push is over, and no member of it is in flight.
+    private var pushes: [Push?] = []
+    private var members: [Member?] = []
+    /// Pushes, and copies of other batches' pushes, that are not over.
+    private var outstanding = 0
+    /// Those that ended in another way than written.
+    private(set) var ends: [(item: EventBatch.Usable, end: InlineEnd)] = []
+    /// Hears of each push that is over.
+    private let onEnd: (String) -> Void
+    private var waiter: CheckedContinuation<Void, Never>?
+
+    init(_ services: RunServices, onEnd: @escaping (String) -> Void = { _ in }) {
+        self.services = services
+        self.onEnd = onEnd
+    }
+
+    // MARK: Pushes
+
+    /// Adds a push that is to be looked up.
+    ///
+    /// - Returns: Its index.
+    func add(
+        _ item: EventBatch.Usable,
+        _ push: NewPush,
+        fetchedAt: ContinuousClock.Instant
+    ) -> Int {
+        pushes.append(
+            Push(
+                item: item,
+                push: push,
+                context: PushContext(
+                    pushID: item.pushID,
+                    eventID: item.event.eventID,
+                    source: item.event.source,
+                    request: item.event.request
+                ),
+                mark: StageMark(at: fetchedAt)
+            )
+        )
+        outstanding += 1
+        return pushes.count - 1
+    }
+
+    /// Waits for the end of a push that another run, or this one, has already.
+    func add(copy item: EventBatch.Usable, of index: Int, in run: InlineRun) {
+        outstanding += 1
+        run.pushes[index]?.listeners.append { [self] end in note(item, end) }
+    }
+
+    /// The pushes that are looked up, in their order.
+    var newPushes: [NewPush] { pushes.compactMap { $0?.push } }
+
+    func state(of index: Int) -> State { pushes[index]?.state ?? .over }
+
+    /// Takes the members that a look-up found for a push.
+    func found(
+        _ index: Int,
+        _ deliveries: [Delivery],
+        at createdAt: Instant,
+        hasRow: Bool,
+        health: (Delivery) -> ProviderHealth
+    ) {
+        let first = members.count
+        for delivery in deliveries {
+            members.append(
+                Member(push: index, member: ShardMember(delivery), health: health(delivery))
+            )
+        }
+        pushes[index]?.members = first..<members.count
+        pushes[index]?.open = deliveries.count
+        pushes[index]?.createdAt = createdAt
+        pushes[index]?.hasRow = hasRow
+    }
+
+    /// Begins to send what was found and is not over.
+    ///
+    /// - Returns: The positions to send.
+    func begin(session: Int, lookedUpAt: ContinuousClock.Instant) -> Range<Int> {
+        self.session = session
+        for index in pushes.indices where state(of: index) == .lookingUp {
+            pushes[index]?.state = .sending
+            reached(.lookedUp, push: index, at: lookedUpAt)
+            if pushes[index]?.open == 0 { becomeReady(index) }
+        }
+        return members.indices
+    }
+
+    /// `DISPATCH_HOLD` is over: what has not ended becomes rows.
+    func hold() {
+        for index in pushes.indices where state(of: index) == .sending { becomeReady(index) }
+    }
+
+    private func becomeReady(_ index: Int) {
+        pushes[index]?.state = .writing
+        services.recorder.add(self, index)
+    }
+
+    /// Ends all that is not over: the session is lost, or the drain is over.
+    func drop() {
+        for index in pushes.indices where state(of: index) != .over { end(index, .lost) }
+    }
+
+    /// Ends a push that nothing was sent of.
+    func finish(_ index: Int, _ end: InlineEnd) {
+        guard let push = pushes[index], push.state != .over else { return }
+        pushes[index]?.state = .over
+        pushes[index]?.listeners = []
+        onEnd(push.item.pushID)
+        for listener in push.listeners { listener(end) }
+        forgetIfOver(index)
+        note(push.item, end)
+    }
+
+    private func note(_ item: EventBatch.Usable, _ end: InlineEnd) {
+        switch end {
+        case .written, .erased: break
+        case .known, .rows, .refused, .lost: ends.append((item, end))
+        }
+        outstanding -= 1
+        guard outstanding == 0 else { return }
+        waiter?.resume()
+        waiter = nil
+    }
+
+    /// On the loop.
+    nonisolated(nonsending) func untilOver() async {
+        // Looked at in the closure, before which the task may be queued once more.
+        await withCheckedContinuation { continuation in
+            if outstanding > 0 { waiter = continuation } else { continuation.resume() }
+        }
+    }
+
+    /// A straggler keeps this run: it must not keep its whole batch.
+    private func forgetIfOver(_ index: Int) {
+        guard let push = pushes[index], push.state == .over,
+            push.members.allSatisfy({ members[$0] == nil })
+        else { return }
+        pushes[index] = nil
+    }
+
+    // MARK: Members
+
+    /// A lost push's members are released one by one.
+    var isDropped: Bool { false }
+
+    func member(at position: Int) -> ShardMember? {
+        guard let member = members[position], pushes[member.push] != nil else { return nil }
+        return member.member
+    }
+
+    func context(at position: Int) -> PushContext {
+        guard let index = members[position]?.push, let push = pushes[index] else {
+            preconditionFailure("recorded already")
+        }
+        return push.context
+    }
+
+    func health(at position: Int) -> ProviderHealth {
+        guard let member = members[position] else { preconditionFailure("recorded already") }
+        return member.health
+    }
+
+    func admitted(_ position: Int) { members[position]?.holdsSlot = true }
+
+    func ended(_ position: Int, _ end: DeliveryEnd) {
+        guard let member = members[position], member.end == nil else { return }
+        switch state(of: member.push) {
+        case .lookingUp: break
+        case .sending:
+            members[position]?.end = end
+            pushes[member.push]?.open -= 1
+            if pushes[member.push]?.open == 0 { becomeReady(member.push) }
+        case .writing:
+            members[position]?.end = end
+            members[position]?.isLate = true
+        case .over: recordRow(position, end)
+        }
+    }
+
+    /// Records a member whose push is written, with a row for it.
+    private func recordRow(_ position: Int, _ end: DeliveryEnd) {
+        guard let member = members[position] else { return }
+        RowRun.record(
+            member.member,
+            end,
+            context(at: position),
+            member.health,
+            slot: member.holdsSlot ? .direct : nil,
+            session: session,
+            services
+        )
+        members[position] = nil
+        forgetIfOver(member.push)
+    }
+
+    func release(_ position: Int) {
+        guard let member = members[position] else { return }
+        if member.holdsSlot { services.room.budget.release(.direct, member.health.client) }
+        members[position] = nil
+        forgetIfOver(member.push)
+    }
+
+    func reached(
+        _ stage: EventStages.Stage,
+        _ positions: [Int],
+        at now: ContinuousClock.Instant
+    ) {
+        for position in positions {
+            if let index = members[position]?.push { reached(stage, push: index, at: now) }
+        }
+    }
+
+    private func reached(
+        _ stage: EventStages.Stage,
+        push index: Int,
+        at now: ContinuousClock.Instant
+    ) {
+        guard let duration = pushes[index]?.mark.reached(stage, at: now) else { return }
+        services.meters.stages[stage].observe(duration)
+    }
+
+    // MARK: Recording
+
+    var kind: LedgerEntry.Kind { .pushes }
+
+    /// Members of a push that are written with their ends.
+    private func ended(of index: Int) -> some Sequence<Member> {
+        (pushes[index]?.members ?? 0..<0).lazy.compactMap { self.members[$0] }
+            .filter { $0.end != nil && !$0.isLate }
+    }
+
+    func outcomes(of place: Int) -> Int { ended(of: place).count { $0.end?.outcome != nil } }
+
+    func writeOutcomes(
+        of place: Int,
+        by writer: inout OutcomeWriter,
+        to block: inout KafkaRecordBlock
+    ) {
+        guard let context = pushes[place]?.context else { return }
+        for member in ended(of: place) {
+            guard let end = member.end else { continue }
+            context.writeOutcome(of: member.member.delivery, end, by: &writer, to: &block)
+        }
+    }
+
+    func acknowledged(_ place: Int, at now: ContinuousClock.Instant) {
+        reached(.acknowledged, push: place, at: now)
+    }
+
+    func willWrite(_ place: Int, remember: (PushContext) -> Void) {
+        guard let push = pushes[place] else { return }
+        var isOpen = false
+        for member in push.members.lazy.compactMap({ self.members[$0] }) {
+            // Its row becomes the session's.
+            if member.end == nil || member.isLate {
+                services.inHand.take(member.member.delivery.key)
+            }
+            if member.isLate || member.end?.outcome == nil { isOpen = true }
+        }
+        if isOpen { remember(push.context) }
+    }
+
+    func entry(of place: Int) -> LedgerEntry {
+        guard let push = pushes[place] else { preconditionFailure("recorded already") }
+        return .push(
+            SentPush(
+                push: push.push,
+                createdAt: push.createdAt,
+                hasRow: push.hasRow,
+                deliveries: push.members.compactMap { position in
+                    members[position].map { DeliveryRecord($0.member, $0.isLate ? nil : $0.end) }
+                }
+            )
+        )
+    }
+
+    func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant) {
+        switch end {
+        case .recorded(let result):
+            for member in ended(of: place) {
+                guard let end = member.end else { continue }
+                services.meters.settled(end, at: member.member.delivery.device.provider)
+            }
+            reached(.written, push: place, at: now)
+            self.end(place, result == .erased ? .erased : .written)
+        case .refused(let problem):
+            self.end(place, .refused(DeadLetterReason(.notStorable, problem)))
+        case .lost: self.end(place, .lost)
+        }
+    }
+
+    /// Frees the slots of what has ended; what ended late is a row's by now, if there are rows.
+    private func end(_ index: Int, _ end: InlineEnd) {
+        guard let push = pushes[index], push.state != .over else { return }
+        for position in push.members {
+            guard let member = members[position], let ended = member.end else { continue }
+            if member.isLate, end != .lost {
+                recordRow(position, ended)
+            } else {
+                release(position)
+            }
+        }
+        finish(index, end)
+    }
+}
+
+/// The pushes of the fast path that are not over, by id: a copy waits for the first.
+///
+/// Confined to the loop.
+final class InlinePushes: @unchecked Sendable {
+    private var pushes: [String: (run: InlineRun, index: Int)] = [:]
+
+    var isEmpty: Bool { pushes.isEmpty }
+
+    subscript(id: String) -> (run: InlineRun, index: Int)? {
+        get { pushes[id] }
+        set { pushes[id] = newValue }
+    }
+
+    /// Ends all of them: the session is lost, or the drain is over.
+    func drop() {
+        for (run, _) in Array(pushes.values) { run.drop() }
+    }
+}

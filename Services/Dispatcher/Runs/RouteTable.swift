@@ -1,0 +1,221 @@
+import PushCore
+import PushProviders
+import PushStorage
+
+/// The clients of apps, and the settings that decide how one is used.
+protocol ClientDirectory: AnyObject, Sendable {
+    /// As `CredentialDirectory.isLoaded`.
+    func isLoaded(_ app: String) -> Bool
+    /// As `CredentialDirectory.client`.
+    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialDirectory.Choice
+    /// As `CredentialDirectory.switchedOff`.
+    func switchedOff(_ provider: Platform, of app: String) -> String?
+    /// As `CredentialDirectory.tellsPushIDs`.
+    func tellsPushIDs(_ app: String) -> Bool
+}
+
+extension CredentialDirectory: ClientDirectory {}
+
+/// The clients through which the members of one batch leave, and what members of one push share there:
+/// looked up once for those that are alike.
+struct RouteTable {
+    /// The members that leave through one client. A reference, as each member adds to it.
+    final class Route {
+        let client: any ProviderClient
+        let health: ProviderHealth
+        let platform: Platform
+        fileprivate(set) var positions: [Int] = []
+        fileprivate(set) var notifications: [OutgoingNotification] = []
+        /// Whether a second copy overwrites the first, by member.
+        fileprivate(set) var overwrites: [Bool] = []
+
+        fileprivate init(
+            _ client: any ProviderClient,
+            _ health: ProviderHealth,
+            _ platform: Platform,
+            room: Int
+        ) {
+            self.client = client
+            self.health = health
+            self.platform = platform
+            positions.reserveCapacity(room)
+            notifications.reserveCapacity(room)
+            overwrites.reserveCapacity(room)
+        }
+    }
+
+    /// Why nothing leaves, for members of one kind.
+    enum Obstacle: Error {
+        /// The app's credentials must be read again.
+        case unready
+        /// A missing credential, or content that cannot be rendered.
+        case failure(reason: String)
+    }
+
+    /// Where members of one app, platform, environment and topic leave.
+    private struct Exit {
+        let app: String
+        let platform: Platform
+        let environment: PushEnvironment
+        let apnsTopic: String?
+        let route: Result<Route, Obstacle>
+
+        func takes(_ delivery: Delivery, _ apnsTopic: String?) -> Bool {
+            platform == delivery.device.provider && environment == delivery.device.environment
+                && self.apnsTopic == apnsTopic && app == delivery.app
+        }
+    }
+
+    /// What members of one push, exit and language share.
+    private struct Way {
+        let platform: Platform
+        let environment: PushEnvironment
+        let apnsTopic: String?
+        let variant: String?
+        let route: Result<Route, Obstacle>
+        let template: PayloadTemplate?
+        /// The payload, where all get the same.
+        let shared: RenderedPayload?
+
+        func takes(_ delivery: Delivery, _ apnsTopic: String?, _ variant: String?) -> Bool {
+            platform == delivery.device.provider && environment == delivery.device.environment
+                && self.apnsTopic == apnsTopic && self.variant == variant
+        }
+    }
+
+    private let credentials: any ClientDirectory
+    private let room: Int
+    private let now: Instant
+    private(set) var routes: [Route] = []
+    private var exits: [Exit] = []
+    private var ways: [Way] = []
+    private var lastExit = 0
+    private var lastWay = 0
+    /// The push whose `ways` these are.
+    private var context: PushContext?
+
+    /// - Parameters:
+    ///   - credentials: The source of clients.
+    ///   - room: The number of members, at most.
+    ///   - now: The time, for templates that have an end.
+    init(_ credentials: any ClientDirectory, room: Int, at now: Instant) {
+        self.credentials = credentials
+        self.room = room
+        self.now = now
+    }
+
+    /// The route of a member, and what it gets.
+    mutating func find(
+        _ delivery: Delivery,
+        of context: PushContext,
+        _ health: ProviderHealth
+    ) throws(Obstacle) -> (Route, RenderedPayload, overwrites: Bool) {
+        if self.context !== context {
+            ways.removeAll(keepingCapacity: true)
+            self.context = context
+        }
+        let topic = delivery.apnsTopic ?? context.apnsTopic
+        let variant = context.variant(for: delivery.locale, delivery.values)
+        if lastWay >= ways.count || !ways[lastWay].takes(delivery, topic, variant) {
+            if let known = ways.firstIndex(where: { $0.takes(delivery, topic, variant) }) {
+                lastWay = known
+            } else {
+                ways.append(makeWay(delivery, topic, variant, context, health))
+                lastWay = ways.count - 1
+            }
+        }
+        let way = ways[lastWay]
+        let route = try way.route.get()
+        guard let template = way.template else { throw .unready }
+        if let shared = way.shared { return (route, shared, template.repeatOverwrites) }
+        do {
+            let payload = try template.payload(values: delivery.values, badge: delivery.badge)
+            return (route, payload, template.repeatOverwrites)
+        } catch {
+            throw .failure(reason: error.description)
+        }
+    }
+
+    private mutating func makeWay(
+        _ delivery: Delivery,
+        _ topic: String?,
+        _ variant: String?,
+        _ context: PushContext,
+        _ health: ProviderHealth
+    ) -> Way {
+        var route = exit(of: delivery, topic, health)
+        var template: PayloadTemplate?
+        if case .success = route {
+            do {
+                template = try context.template(
+                    delivery.device.provider,
+                    variant: variant,
+                    tellsID: credentials.tellsPushIDs(delivery.app),
+                    at: now
+                )
+            } catch {
+                route = .failure(.failure(reason: error.description))
+            }
+        }
+        return Way(
+            platform: delivery.device.provider,
+            environment: delivery.device.environment,
+            apnsTopic: topic,
+            variant: variant,
+            route: route,
+            template: template,
+            shared: template.flatMap { $0.isPersonal ? nil : try? $0.payload() }
+        )
+    }
+
+    private mutating func exit(
+        of delivery: Delivery,
+        _ topic: String?,
+        _ health: ProviderHealth
+    ) -> Result<Route, Obstacle> {
+        if lastExit < exits.count, exits[lastExit].takes(delivery, topic) {
+            return exits[lastExit].route
+        }
+        if let known = exits.firstIndex(where: { $0.takes(delivery, topic) }) {
+            lastExit = known
+            return exits[known].route
+        }
+        lastExit = exits.count
+        exits.append(
+            Exit(
+                app: delivery.app,
+                platform: delivery.device.provider,
+                environment: delivery.device.environment,
+                apnsTopic: topic,
+                route: makeRoute(delivery, topic, health)
+            )
+        )
+        return exits[lastExit].route
+    }
+
+    private mutating func makeRoute(
+        _ delivery: Delivery,
+        _ topic: String?,
+        _ health: ProviderHealth
+    ) -> Result<Route, Obstacle> {
+        // What waited may outlast what was known of its app: a lost connection to Postgres may have
+        // lost the NOTIFY of a change.
+        guard credentials.isLoaded(delivery.app) else { return .failure(.unready) }
+        switch credentials.client(for: delivery, apnsTopic: topic) {
+        case .misconfigured(let reason): return .failure(.failure(reason: reason))
+        case .client(let client):
+            // Several topics may be one client's.
+            if let known = routes.first(where: { $0.client === client }) { return .success(known) }
+            let route = Route(client, health, delivery.device.provider, room: room)
+            routes.append(route)
+            return .success(route)
+        }
+    }
+
+    /// Adds a member to its route.
+    func add(_ notification: OutgoingNotification, at position: Int, overwrites: Bool, to route: Route) {
+        route.positions.append(position)
+        route.notifications.append(notification)
+        route.overwrites.append(overwrites)
+    }
+}

@@ -1,0 +1,53 @@
+import PushCore
+import PushStorage
+
+/// One pass over members that are sent under one session: a shard (`ShardRun`), rows of a claim
+/// (`RowRun`), or the pushes of a batch of records (`InlineRun`). A member is known by its position.
+///
+/// Confined to the loop.
+protocol Run: RecordedRun {
+    /// The session is lost: answers are dropped.
+    var isDropped: Bool { get }
+    /// `nil` if the member is not sent any more.
+    func member(at position: Int) -> ShardMember?
+    /// The context of a member that is sent.
+    func context(at position: Int) -> PushContext
+    /// The health of a member's provider.
+    func health(at position: Int) -> ProviderHealth
+    /// Notes that a member holds a slot of the flight budget.
+    func admitted(_ position: Int)
+    /// Notes that a member has ended, or is due later.
+    func ended(_ position: Int, _ end: DeliveryEnd)
+    /// Frees the slot of a member that was answered after its run was dropped.
+    func release(_ position: Int)
+    /// Notes that members have come to the end of a stage.
+    func reached(
+        _ stage: EventStages.Stage,
+        _ positions: [Int],
+        at now: ContinuousClock.Instant
+    )
+}
+
+extension Run {
+    func reached(
+        _ stage: EventStages.Stage,
+        _ positions: [Int],
+        at now: ContinuousClock.Instant
+    ) {}
+}
+
+/// A run whose members are sent in order: one that must wait holds up those behind it.
+protocol OrderedRun: Run {
+    func health(of platform: Platform) -> ProviderHealth
+    /// The first member of another platform or environment that was read behind a position.
+    func other(than device: DeviceTarget, behind position: Int) -> Int?
+}
+
+/// What the runs of a process share.
+struct RunServices {
+    let session: WorkSession
+    let room: FlightRoom
+    let inHand: WorkInHand
+    let meters: DeliveryMeters
+    let recorder: any RunRecording
+}

@@ -1,0 +1,339 @@
+import Cryptography
+import EventLoop
+import Observability
+import PushCore
+import PushProviders
+import PushStorage
+
+/// Sends the members of runs, and judges the answers.
+///
+/// They come in batches, and what a batch shares is looked up once: the client, the payload, the slots of
+/// the flight budget. A shard's members leave in order, and stop where one has to wait. Those of other
+/// runs leave in any order: one that has to wait for its provider's share waits here
+/// (`RunSender+Waiting`), or is due later.
+///
+/// Authority: members from the time they are handed over here until their end, of which their run is
+/// told.
+///
+/// Confined to the loop.
+final class RunSender: @unchecked Sendable {
+    /// Why a shard's batch was not sent whole.
+    enum Stop: Equatable {
+        /// The flight budget, or its provider's share of it, is used up.
+        case noRoom
+        /// The provider is not to be sent to before then.
+        case ill(until: Instant)
+        /// The app's credentials must be read again.
+        case unready
+    }
+
+    let room: FlightRoom
+    let session: WorkSession
+    private let credentials: any ClientDirectory
+    private let policy: OutcomePolicy
+    let clock: DatabaseClock
+    let loop: EventLoop
+    private let meters: DeliveryMeters
+    private var random = FastRandom()
+    /// Slots were given back.
+    var onFreed: () -> Void = {}
+    /// Providers for which members wait.
+    var waited: [ProviderHealth] = []
+    var timer: LoopTimer?
+
+    init(
+        room: FlightRoom,
+        session: WorkSession,
+        credentials: any ClientDirectory,
+        policy: OutcomePolicy,
+        clock: DatabaseClock,
+        meters: DeliveryMeters,
+        loop: EventLoop
+    ) {
+        self.room = room
+        self.session = session
+        self.credentials = credentials
+        self.policy = policy
+        self.clock = clock
+        self.meters = meters
+        self.loop = loop
+    }
+
+    // MARK: In order
+
+    /// Sends the next members of a shard.
+    ///
+    /// - Parameters:
+    ///   - positions: Taken from its window, in order.
+    ///   - run: The shard's.
+    /// - Returns: The number that need not be offered again, and why not all of them.
+    func send(_ positions: Range<Int>, of run: any OrderedRun) -> (done: Int, stop: Stop?) {
+        let now = clock.now()
+        var slots = Platform.allCases.map { _ in 0 }
+        var table = RouteTable(credentials, room: positions.count, at: now)
+        var other = -1
+        var stop: Stop?
+        var position = positions.lowerBound
+        while position < positions.upperBound, let member = run.member(at: position) {
+            let health = run.health(at: position)
+            let platform = member.delivery.device.provider.ordinal
+            if slots[platform] == 0 {
+                slots[platform] = room.budget.admitBatch(
+                    health.client,
+                    atMost: positions.upperBound - position
+                )
+                guard slots[platform] > 0 else {
+                    stop = .noRoom
+                    break
+                }
+            }
+            switch prepare(member, at: position, of: run, health, &table, now) {
+            case .routed: break
+            case .ended(let end): run.ended(position, end)
+            case .unready: stop = .unready
+            case .ill(let steady, let wait):
+                if other <= position {
+                    other = run.other(than: member.delivery.device, behind: position) ?? -1
+                }
+                guard other > position else {
+                    stop = .ill(until: now.adding(milliseconds: wait))
+                    break
+                }
+                // The others must not wait for it.
+                let due = health.dueTime(after: wait, at: steady, now, &random)
+                run.ended(position, DeliveryEnd(.release(at: due), of: member.delivery, at: now))
+            }
+            guard stop == nil else { break }
+            slots[platform] -= 1
+            position += 1
+        }
+        for platform in Platform.allCases where slots[platform.ordinal] > 0 {
+            let client = run.health(of: platform).client
+            room.budget.release(.shards, client, slots[platform.ordinal])
+        }
+        let done = position - positions.lowerBound
+        meters.membersSent.add(table.routes.reduce(0) { $0 + $1.positions.count })
+        handOver(table, of: run, use: .shards)
+        return (done, stop)
+    }
+
+    /// Frees slots that members of a shard have given back, by platform.
+    func free(_ slots: [Int], of run: any OrderedRun) {
+        for platform in Platform.allCases where slots[platform.ordinal] > 0 {
+            let client = run.health(of: platform).client
+            room.budget.release(.shards, client, slots[platform.ordinal])
+        }
+        if slots.contains(where: { $0 > 0 }) { onFreed() }
+    }
+
+    // MARK: In any order
+
+    /// Sends members that are sent by themselves, of rows and of inline runs.
+    ///
+    /// - Parameters:
+    ///   - positions: None of which was sent.
+    ///   - run: Not a shard's.
+    ///   - keepsPace: Whether a push with a pace releases what goes beyond it until later. What is
+    ///     tried again has been spread by its backoff.
+    func send(_ positions: Range<Int>, of run: any Run, keepsPace: Bool = false) {
+        let (now, time) = (clock.now(), SteadyInstant.now().milliseconds)
+        var ready: [Int] = []
+        ready.reserveCapacity(positions.count)
+        for position in positions {
+            guard let member = run.member(at: position) else { continue }
+            let health = run.health(at: position)
+            if keepsPace, let wait = run.context(at: position).pace?.reserve(at: time) {
+                release(position, of: run, at: now.adding(milliseconds: wait), now)
+            } else if session.isStopping {
+                release(position, of: run, at: now, now)
+            } else if member.use != .direct || health.backlog.isEmpty,
+                room.budget.admit(member.use, health.client)
+            {
+                run.admitted(position)
+                ready.append(position)
+            } else {
+                wait(position, of: run, now)
+            }
+        }
+        send(ready, of: run, now)
+        // Slots may have been free behind what waits.
+        sendReady()
+    }
+
+    /// Sends members that hold their slots.
+    func send(_ ready: [Int], of run: any Run, _ now: Instant) {
+        guard !ready.isEmpty else { return }
+        var table = RouteTable(credentials, room: min(ready.count, 512), at: now)
+        for position in ready {
+            guard let member = run.member(at: position) else { continue }
+            let health = run.health(at: position)
+            switch prepare(member, at: position, of: run, health, &table, now) {
+            case .routed: break
+            case .ended(let end): finish(position, of: run, member, health, end)
+            case .unready:
+                let end = DeliveryEnd(.release(at: now), of: member.delivery, at: now)
+                finish(position, of: run, member, health, end)
+            case .ill(let steady, let wait):
+                let due = health.dueTime(after: wait, at: steady, now, &random)
+                let end = DeliveryEnd(.release(at: due), of: member.delivery, at: now)
+                finish(position, of: run, member, health, end)
+            }
+        }
+        for route in table.routes {
+            route.health.backlog.sent(route.positions.count, at: SteadyInstant.now().milliseconds)
+        }
+        handOver(table, of: run, use: .direct)
+    }
+
+    /// Ends a member that holds a slot, which it keeps until its end is recorded.
+    private func finish(
+        _ position: Int,
+        of run: any Run,
+        _ member: ShardMember,
+        _ health: ProviderHealth,
+        _ end: DeliveryEnd
+    ) {
+        if member.use == .direct { room.budget.ended(health.client) }
+        run.ended(position, end)
+    }
+
+    /// Releases a member that holds no slot: it is due later, uncounted.
+    func release(_ position: Int, of run: any Run, at due: Instant, _ now: Instant) {
+        guard let member = run.member(at: position) else { return }
+        run.ended(position, DeliveryEnd(.release(at: due), of: member.delivery, at: now))
+    }
+
+    // MARK: Before sending
+
+    private enum Preparation {
+        case routed
+        case ended(DeliveryEnd)
+        case unready
+        /// Its provider's circuit breaker is open, from a moment on for so many milliseconds.
+        case ill(SteadyInstant, Int64)
+    }
+
+    /// Adds a member to its route, or says why it does not leave.
+    private func prepare(
+        _ member: ShardMember,
+        at position: Int,
+        of run: any Run,
+        _ health: ProviderHealth,
+        _ table: inout RouteTable,
+        _ now: Instant
+    ) -> Preparation {
+        let delivery = member.delivery
+        let context = run.context(at: position)
+        if let end = policy.unsendable(
+            delivery,
+            switchedOff: credentials.switchedOff(delivery.device.provider, of: delivery.app),
+            expiresAt: policy.expiry(of: delivery, spread: context.spreadMilliseconds),
+            now
+        ) {
+            return .ended(end)
+        }
+        do throws(RouteTable.Obstacle) {
+            let (route, payload, overwrites) = try table.find(delivery, of: context, health)
+            let environment = delivery.device.environment
+            if health.breakers[environment].isOpen {
+                let steady = SteadyInstant.now()
+                if case .later(let time) = health.breakers[environment].admit(now: steady) {
+                    return .ill(steady, time.milliseconds(since: steady))
+                }
+            }
+            table.add(
+                OutgoingNotification(
+                    notificationID: context.notificationID(of: delivery.target),
+                    target: delivery.device,
+                    payload: payload,
+                    expiration: delivery.expiresAt?.seconds,
+                    apnsTopic: delivery.apnsTopic ?? context.apnsTopic,
+                    apnsTopicIsExplicit: delivery.apnsTopic != nil,
+                    isUrgent: delivery.lane == Lane.direct.rawValue
+                ),
+                at: position,
+                overwrites: overwrites,
+                to: route
+            )
+            return .routed
+        } catch {
+            switch error {
+            case .unready: return .unready
+            case .failure(let reason):
+                return .ended(DeliveryEnd(.settle(.failed), of: delivery, reason: reason, at: now))
+            }
+        }
+    }
+
+    private func handOver(_ table: RouteTable, of run: any Run, use: FlightBudget.Use) {
+        for route in table.routes where !route.positions.isEmpty {
+            let (positions, overwrites) = (route.positions, route.overwrites)
+            let (health, platform) = (route.health, route.platform)
+            let started = ContinuousClock.now
+            run.reached(.rendered, positions, at: started)
+            meters.inFlight.add(positions.count)
+            route.client.send(route.notifications) { index, answer in
+                self.answered(
+                    positions[index],
+                    of: run,
+                    answer,
+                    platform,
+                    health,
+                    isShard: use == .shards,
+                    repeatOverwrites: overwrites[index],
+                    since: started
+                )
+            }
+            run.reached(.handedOver, positions, at: .now)
+        }
+    }
+
+    // MARK: Answers
+
+    /// One answer of a provider, or its absence.
+    private func answered(
+        _ position: Int,
+        of run: any Run,
+        _ answer: ProviderAnswer,
+        _ platform: Platform,
+        _ health: ProviderHealth,
+        isShard: Bool,
+        repeatOverwrites: Bool,
+        since started: ContinuousClock.Instant
+    ) {
+        if !isShard { health.backlog.answered() }
+        // What is answered after the drain goes back with the session, uncounted.
+        if session.hasEnded { return meters.inFlight.add(-1) }
+        let answeredAt = ContinuousClock.now
+        meters.answered(platform, answer.outcome, started.duration(to: answeredAt))
+        guard !run.isDropped, let member = run.member(at: position) else {
+            run.release(position)
+            return onFreed()
+        }
+        run.reached(.answered, [position], at: answeredAt)
+        let now = clock.now()
+        let heard = health.heard(
+            answer.outcome,
+            about: member.delivery,
+            isOurs: session.isCurrent(run.session),
+            .now()
+        )
+        let context = run.context(at: position)
+        let end = policy.answered(
+            answer,
+            member.delivery,
+            expiresAt: policy.expiry(of: member.delivery, spread: context.spreadMilliseconds),
+            isOnce: context.isNowOrNever,
+            repeatOverwrites: repeatOverwrites,
+            unsent: heard.unsent,
+            keepsToken: heard.keepsToken,
+            jitter: Double.random(in: 0..<1, using: &random),
+            now
+        )
+        if isShard {
+            run.ended(position, end)
+        } else {
+            finish(position, of: run, member, health, end)
+        }
+    }
+}

@@ -1,0 +1,247 @@
+import JSON
+import Observability
+import PushCore
+import PushEvents
+import PushProviders
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+
+/// What runs share, without I/O. Its recorder keeps what it is given.
+final class RunBench: RunRecording, @unchecked Sendable {
+    let session = WorkSession()
+    let room: FlightRoom
+    let inHand = WorkInHand()
+    fileprivate(set) var ready: [(run: any RecordedRun, place: Int)] = []
+
+    init(total: Int = 100) {
+        session.begin(1)
+        room = FlightRoom(total: total, session: session) { _ in }
+    }
+
+    var services: RunServices {
+        RunServices(
+            session: session,
+            room: room,
+            inHand: inHand,
+            meters: DeliveryMeters(Metrics()),
+            recorder: self
+        )
+    }
+
+    func add(_ run: any RecordedRun, _ place: Int) { ready.append((run, place)) }
+
+    /// The rows that have ended, by target.
+    var rows: [String] {
+        ready.compactMap { run, place in
+            guard run is RowRun, case .row(let record) = run.entry(of: place) else { return nil }
+            return record.delivery.target
+        }
+    }
+
+    static func health(limit: Int = 10) -> ProviderHealth {
+        ProviderHealth(FlightBudget.Client(1), backlog: ProviderBacklog(limit: limit, share: 10))
+    }
+
+    static func delivery(_ target: String, of push: String = "e", lane: Int = 0) -> Delivery {
+        Delivery(
+            key: DeliveryKey(day: "2027-01-15", pushID: push, target: target),
+            app: "shop",
+            installationID: target,
+            device: DeviceTarget(provider: .apns, token: target, environment: .production),
+            lane: lane,
+            attempts: 0,
+            unanswered: 0,
+            createdAt: .now()
+        )
+    }
+}
+
+@Suite("A run of the fast path, from its look-up to the ledger", .timeLimit(.minutes(1)))
+struct InlineRunTests {
+    private let now = Instant(seconds: 1_800_000_000)
+    private let bench = RunBench()
+    private let health = RunBench.health()
+
+    private func item(_ id: String) throws -> EventBatch.Usable {
+        let text = #"{"id": "\#(id)", "app": "shop", "installations": ["a"], "data": {"alert": "x"}}"#
+        let record = IncomingRecord(
+            topic: "push.requests",
+            partition: 0,
+            offset: 0,
+            key: nil,
+            value: Array(text.utf8)
+        )
+        return EventBatch.Usable(
+            pushID: id,
+            event: try PushEvent.decode(record, now: now, topics: KafkaTopics()),
+            record: record
+        )
+    }
+
+    /// A run of pushes with these members, that are sent.
+    private func run(_ pushes: [[String]], _ ended: @escaping (String) -> Void = { _ in }) throws
+        -> InlineRun
+    {
+        let run = InlineRun(bench.services, onEnd: ended)
+        for number in pushes.indices {
+            let item = try item("e\(number)")
+            #expect(run.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now) == number)
+        }
+        for (number, targets) in pushes.enumerated() {
+            let found = targets.map { RunBench.delivery($0, of: "e\(number)") }
+            run.found(number, found, at: now, hasRow: false) { _ in health }
+        }
+        for position in run.begin(session: 1, lookedUpAt: .now) {
+            #expect(bench.room.budget.admit(.direct, health.client) == true)
+            run.admitted(position)
+        }
+        return run
+    }
+
+    private func end(_ run: InlineRun, _ position: Int, _ decision: DeliveryEnd.Decision) {
+        guard let member = run.member(at: position) else { return }
+        run.ended(position, DeliveryEnd(decision, of: member.delivery, at: now))
+    }
+
+    private var places: [Int] { bench.ready.map(\.place) }
+
+    private var slots: Int { bench.room.budget.owned }
+
+    @Test("a push is ready once all of its members have ended, and waits for no other push")
+    func allEnded() async throws {
+        let run = try run([["a", "b"], ["c"]])
+        end(run, 1, .settle(.delivered))
+        end(run, 1, .settle(.delivered))
+        #expect(places.isEmpty, "once")
+        end(run, 2, .settle(.delivered))
+        #expect(places == [1])
+        end(run, 0, .settle(.failed))
+        #expect(places == [1, 0])
+        #expect(run.outcomes(of: 0) == 2 && slots == 3)
+        for place in [1, 0] { run.recorded(place, .recorded(.written), at: .now) }
+        run.recorded(0, .lost, at: .now)
+        await run.untilOver()
+        #expect(run.ends.isEmpty && slots == 0)
+        run.hold()
+        #expect(places == [1, 0], "once")
+    }
+
+    @Test("a push to no device is ready at once")
+    func noMembers() throws {
+        _ = try run([[]])
+        #expect(places == [0])
+    }
+
+    @Test("held too long, a member in flight becomes a row, and one that ends meanwhile ends as a row")
+    func held() async throws {
+        let run = try run([["a", "b", "c"]])
+        let again = now.adding(milliseconds: 2000)
+        end(run, 0, .retry(at: again))
+        run.hold()
+        #expect(places == [0])
+        #expect(run.outcomes(of: 0) == 0, "a retry is no outcome")
+        end(run, 1, .settle(.delivered))
+        guard case .push(let sent) = run.entry(of: 0) else { return }
+        #expect(sent.deliveries[0].end?.decision == .retry(at: again))
+        #expect(sent.deliveries[1].end == nil && sent.deliveries[2].end == nil)
+        run.recorded(0, .recorded(.written), at: .now)
+        await run.untilOver()
+        #expect(bench.rows == ["b"])
+        #expect(slots == 2)
+        end(run, 2, .settle(.delivered))
+        #expect(bench.rows == ["b", "c"], "after the write, too")
+        for (row, place) in bench.ready.dropFirst() {
+            row.recorded(place, .recorded(.written), at: .now)
+        }
+        #expect(slots == 0)
+    }
+
+    @Test(
+        "a row that is to be in flight is in hand, and its push remembered, before the write (rule 65)"
+    )
+    func inHand() throws {
+        let run = try run([["a", "b"]])
+        end(run, 0, .settle(.delivered))
+        run.hold()
+        var remembered = 0
+        run.willWrite(0) { _ in remembered += 1 }
+        #expect(bench.inHand.rows.map(\.target) == ["b"] && remembered == 1)
+    }
+
+    @Test("a lost push is looked up again, and all that it held is free (rule 12)")
+    func lost() async throws {
+        let run = try run([["a", "b"], ["c"]])
+        end(run, 0, .settle(.delivered))
+        run.hold()
+        end(run, 1, .settle(.delivered))
+        _ = bench.session.lose(1)
+        run.drop()
+        await run.untilOver()
+        #expect(run.ends.map(\.end) == [.lost, .lost])
+        #expect(slots == 1, "one is in flight")
+        // The write may return after that.
+        run.recorded(0, .recorded(.written), at: .now)
+        #expect(run.ends.count == 2 && bench.rows.isEmpty)
+        // Its answer is a row's of a lost session, which nobody writes.
+        end(run, 2, .settle(.delivered))
+        #expect(bench.rows == ["c"])
+    }
+
+    @Test("a copy in another batch waits for the first and ends with it (rule 2)")
+    func copies() async throws {
+        let pushes = InlinePushes()
+        let first = try run([["a"]]) { pushes[$0] = nil }
+        pushes["e0"] = (first, 0)
+        let copy = InlineRun(bench.services)
+        let known = try #require(pushes["e0"])
+        copy.add(copy: try item("e0"), of: known.index, in: known.run)
+        pushes.drop()
+        await copy.untilOver()
+        await first.untilOver()
+        #expect(copy.ends.map(\.end) == [.lost] && first.ends.map(\.end) == [.lost])
+        #expect(pushes.isEmpty)
+    }
+
+    @Test("a run that is over is released from memory, and a straggler keeps its own push alone")
+    func memory() throws {
+        weak var context: PushContext?
+        let run = try run([["a"], ["b"]])
+        context = run.context(at: 0)
+        end(run, 0, .settle(.delivered))
+        run.recorded(0, .recorded(.written), at: .now)
+        #expect(context == nil)
+        #expect(run.member(at: 0) == nil && run.member(at: 1) != nil)
+        weak var seen: InlineRun?
+        do {
+            let other = try self.run([["a"]])
+            seen = other
+            end(other, 0, .settle(.delivered))
+            other.recorded(0, .recorded(.written), at: .now)
+            bench.forget()
+        }
+        #expect(seen == nil)
+    }
+}
+
+extension RunBench {
+    fileprivate func forget() { ready = [] }
+}
+
+@Suite("Room for a batch of events", .timeLimit(.minutes(1)))
+struct PromisedRoomTests {
+    @Test("what was promised is nobody else's until it is taken or given back")
+    func promised() {
+        let session = WorkSession()
+        session.begin(1)
+        let room = FlightRoom(total: 100, session: session) { _ in }
+        #expect(room.hasRoom(in: .direct, count: 80))
+        room.promise(80)
+        #expect(!room.hasRoom(in: .direct, count: 80))
+        #expect(room.room(in: .direct) == 7)
+        room.keepPromise(80)
+        #expect(room.room(in: .direct) == 87)
+        #expect(room.hasRoom(in: .direct, count: 80))
+    }
+}

@@ -1,0 +1,321 @@
+import EventLoop
+import JSON
+import Kafka
+import Observability
+import PushCore
+import PushEvents
+import PushProviders
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+
+/// A sender, its runs and a provider without a network. Confined to a loop.
+private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sendable {
+    let loop: EventLoop
+    let session = WorkSession()
+    let room: FlightRoom
+    let health = RunBench.health(limit: 3)
+    let context: PushContext
+    private(set) var sender: RunSender?
+
+    /// Targets that are in flight, with their answers.
+    var inFlight: [(target: String, urgent: Bool, answer: (ProviderAnswer) -> Void)] = []
+    var isLoaded = true
+    var obstacle: String?
+    var switchedOff: String?
+
+    init(total: Int, pace: Int? = nil) throws {
+        loop = try EventLoop(name: "sender")
+        session.begin(1)
+        room = FlightRoom(total: total, session: session) { _ in }
+        var object: JSONObject = ["id": "e", "installations": ["a"], "data": ["alert": "x"]]
+        if let pace { object["pace"] = JSONValue(pace) }
+        context = PushContext(
+            pushID: "e",
+            eventID: "e",
+            source: "s",
+            request: try PushRequest.parse(object, now: .now())
+        )
+        sender = RunSender(
+            room: room,
+            session: session,
+            credentials: self,
+            policy: OutcomePolicy(maximumAge: 86_400_000),
+            clock: DatabaseClock(),
+            meters: DeliveryMeters(Metrics()),
+            loop: loop
+        )
+    }
+
+    func isLoaded(_ app: String) -> Bool { isLoaded }
+    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialDirectory.Choice {
+        obstacle.map { .misconfigured($0) } ?? .client(self)
+    }
+    func switchedOff(_ provider: Platform, of app: String) -> String? { switchedOff }
+    func tellsPushIDs(_ app: String) -> Bool { false }
+
+    func send(
+        _ deliveries: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        for (index, notification) in deliveries.enumerated() {
+            inFlight.append(
+                (notification.target.token, notification.isUrgent, { completion(index, $0) })
+            )
+        }
+    }
+    func withdrawAll() {}
+    var deliveriesInside: Int { inFlight.count }
+    func close() {}
+    func closeAfterLastDelivery() {}
+
+    func answer(_ outcome: ProviderOutcome = .accepted) {
+        let answers = inFlight
+        inFlight = []
+        for (_, _, answer) in answers { answer(ProviderAnswer(outcome)) }
+    }
+
+    func openBreaker() {
+        for _ in 0..<50 { health.breakers[.production].finished(.noAnswer, now: .now()) }
+    }
+}
+
+/// A run that notes how its members ended, and gives their slots back at once. Confined to a loop.
+private final class NotingRun: OrderedRun, @unchecked Sendable {
+    let bench: SenderBench
+    private let members: [ShardMember]
+    private let use: FlightBudget.Use?
+    private var slots: Set<Int> = []
+    private(set) var ends: [String: DeliveryEnd] = [:]
+    private(set) var released = 0
+    var isDropped = false
+
+    /// - Parameter isShard: The sender has the slots.
+    init(_ bench: SenderBench, _ targets: [String], lane: Int = 0, isShard: Bool = false) {
+        self.bench = bench
+        members = targets.map { ShardMember(RunBench.delivery($0, lane: lane)) }
+        use = isShard ? nil : FlightBudget.Use(Lane(rawValue: lane) ?? .direct)
+    }
+
+    var session: Int { 1 }
+    var kind: LedgerEntry.Kind { .rows }
+    func member(at position: Int) -> ShardMember? { members[position] }
+    func context(at position: Int) -> PushContext { bench.context }
+    func health(at position: Int) -> ProviderHealth { bench.health }
+    func health(of platform: Platform) -> ProviderHealth { bench.health }
+    func other(than device: DeviceTarget, behind position: Int) -> Int? { nil }
+    func admitted(_ position: Int) { slots.insert(position) }
+
+    func ended(_ position: Int, _ end: DeliveryEnd) {
+        ends[members[position].delivery.target] = end
+        release(position)
+        released -= 1
+    }
+
+    func release(_ position: Int) {
+        released += 1
+        if let use, slots.remove(position) != nil {
+            bench.room.budget.release(use, bench.health.client)
+        }
+    }
+
+    func outcomes(of place: Int) -> Int { 0 }
+    func writeOutcomes(
+        of place: Int,
+        by writer: inout OutcomeWriter,
+        to block: inout KafkaRecordBlock
+    ) {}
+    func entry(of place: Int) -> LedgerEntry { .row(DeliveryRecord(members[place], nil)) }
+    func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant) {}
+
+    /// Targets that are due again.
+    var due: [String] { ends.filter { $0.value.decision.dueAt != nil }.keys.sorted() }
+
+    func sendAll(keepsPace: Bool = false) {
+        bench.sender?.send(0..<members.count, of: self, keepsPace: keepsPace)
+    }
+}
+
+/// Runs `body` on the loop of a bench.
+private func on(
+    total: Int = 100,
+    pace: Int? = nil,
+    _ body: @escaping @Sendable (SenderBench) -> Void
+) async throws {
+    let bench = try SenderBench(total: total, pace: pace)
+    await withCheckedContinuation { done in
+        bench.loop.execute {
+            body(bench)
+            done.resume()
+        }
+    }
+    await bench.loop.stop()
+}
+
+@Suite("What a sender does with the members of runs", .timeLimit(.minutes(1)))
+struct RunSenderTests {
+    @Test("members leave in one call to their client, and each ends by its answer")
+    func answered() async throws {
+        try await on { bench in
+            let run = NotingRun(bench, ["a", "b"])
+            run.sendAll()
+            #expect(bench.inFlight.map(\.target) == ["a", "b"])
+            #expect(bench.inFlight.allSatisfy { $0.urgent })
+            #expect(bench.room.budget.owned(for: .direct) == 2)
+            bench.answer()
+            #expect(run.ends["a"]?.outcome == .delivered && run.ends["b"]?.outcome == .delivered)
+            #expect(bench.room.budget.owned == 0)
+        }
+    }
+
+    @Test("checks before sending have an order: switched off, credentials, client, breaker (rule 34)")
+    func checks() async throws {
+        try await on { bench in
+            bench.openBreaker()
+            bench.obstacle = "no credential"
+            bench.isLoaded = false
+            bench.switchedOff = "switched off"
+            func end() -> DeliveryEnd? {
+                let run = NotingRun(bench, ["a"])
+                run.sendAll()
+                return run.ends["a"]
+            }
+            #expect(end()?.outcome == .suppressed)
+            bench.switchedOff = nil
+            #expect(end()?.decision.dueAt != nil, "credentials are read first")
+            bench.isLoaded = true
+            let failed = end()
+            #expect(failed?.outcome == .failed && failed?.reason == "no credential")
+            #expect(failed?.tokenDiedAt == nil)
+            bench.obstacle = nil
+            #expect(end()?.decision.dueAt != nil, "the breaker is open")
+            #expect(bench.inFlight.isEmpty && bench.room.budget.owned == 0)
+        }
+    }
+
+    @Test("a push with a pace releases what goes beyond it, the first time alone (rule 45)")
+    func pace() async throws {
+        try await on(pace: 1) { bench in
+            let first = NotingRun(bench, ["a", "b", "c"])
+            first.sendAll(keepsPace: true)
+            #expect(bench.inFlight.count < 3 && first.due.count == 3 - bench.inFlight.count)
+            bench.answer()
+            NotingRun(bench, ["a", "b", "c"]).sendAll()
+            #expect(bench.inFlight.count == 3)
+        }
+    }
+
+    @Test("a stop sends nothing more: a member is due at once")
+    func stopping() async throws {
+        try await on { bench in
+            _ = bench.session.stop(at: .now)
+            let run = NotingRun(bench, ["a"])
+            run.sendAll()
+            #expect(run.due == ["a"] && bench.inFlight.isEmpty)
+        }
+    }
+
+    @Test("an answer to a dropped run frees its slot, and ends nothing")
+    func dropped() async throws {
+        try await on { bench in
+            let run = NotingRun(bench, ["a"])
+            run.sendAll()
+            run.isDropped = true
+            bench.answer()
+            #expect(run.ends.isEmpty && run.released == 1)
+            #expect(bench.room.budget.owned == 0)
+        }
+    }
+
+    @Test("members of a shard stop where one has no room, and none is skipped")
+    func noRoom() async throws {
+        try await on(total: 10) { bench in
+            let run = NotingRun(bench, (0..<9).map(String.init), lane: 1, isShard: true)
+            let sent = bench.sender?.send(0..<9, of: run)
+            // Five eighths are a broadcast's, half of all one client's.
+            #expect(sent?.done == 5 && sent?.stop == .noRoom)
+            #expect(bench.inFlight.map(\.target) == ["0", "1", "2", "3", "4"])
+            #expect(!bench.inFlight.contains { $0.urgent })
+        }
+    }
+
+    @Test("a shard whose provider is ill stops there, and keeps no slot (rule 43)")
+    func ill() async throws {
+        try await on { bench in
+            bench.openBreaker()
+            let run = NotingRun(bench, ["a", "b"], lane: 1, isShard: true)
+            let sent = bench.sender?.send(0..<2, of: run)
+            #expect(sent?.done == 0)
+            guard case .ill? = sent?.stop else {
+                Issue.record("it waits for its provider")
+                return
+            }
+            #expect(run.ends.isEmpty && bench.room.budget.owned == 0)
+        }
+    }
+
+    @Test("a shard waits until its app's credentials are read again")
+    func unready() async throws {
+        try await on { bench in
+            bench.isLoaded = false
+            let run = NotingRun(bench, ["a"], lane: 1, isShard: true)
+            let sent = bench.sender?.send(0..<1, of: run)
+            #expect(sent?.done == 0 && sent?.stop == .unready)
+            #expect(run.ends.isEmpty && bench.room.budget.owned == 0)
+        }
+    }
+}
+
+@Suite("Members that wait for their provider's share", .timeLimit(.minutes(1)))
+struct WaitingTests {
+    @Test("they leave in their order as soon as there is room, each with its slot")
+    func inOrder() async throws {
+        try await on { bench in
+            let run = NotingRun(bench, ["a", "b", "c"])
+            for position in 0..<3 { bench.sender?.wait(position, of: run, .now()) }
+            #expect(bench.inFlight.isEmpty && run.ends.isEmpty)
+            bench.sender?.sendReady()
+            #expect(bench.inFlight.map(\.target) == ["a", "b", "c"])
+            #expect(bench.room.budget.owned(for: .direct) == 3)
+            bench.sender?.sendReady()
+            #expect(bench.inFlight.count == 3, "once")
+        }
+    }
+
+    @Test("what is beyond a provider's share waits in order, over several runs")
+    func beyond() async throws {
+        try await on(total: 16) { bench in
+            let runs = [NotingRun(bench, ["a", "b", "c", "d", "e", "f", "g", "h"]), NotingRun(bench, ["i"])]
+            for run in runs { run.sendAll() }
+            #expect(bench.inFlight.count == 8)
+            bench.answer()
+            bench.sender?.sendReady()
+            #expect(bench.inFlight.map(\.target) == ["i"])
+        }
+    }
+
+    @Test("a row of a broadcast does not wait here: it is due later")
+    func broadcasts() async throws {
+        try await on { bench in
+            let run = NotingRun(bench, ["a"], lane: 1)
+            bench.sender?.wait(0, of: run, .now())
+            #expect(run.due == ["a"])
+        }
+    }
+
+    @Test("a stop releases all, a lost session forgets them, and neither leaves a place taken")
+    func ends() async throws {
+        try await on { bench in
+            let run = NotingRun(bench, ["a", "b", "c"])
+            for position in 0..<2 { bench.sender?.wait(position, of: run, .now()) }
+            bench.sender?.releaseWaiting()
+            #expect(run.due == ["a", "b"])
+            bench.sender?.wait(2, of: run, .now())
+            bench.sender?.dropWaiting()
+            bench.sender?.sendReady()
+            #expect(bench.inFlight.isEmpty && run.due == ["a", "b"])
+            #expect(bench.room.budget.owned == 0)
+        }
+    }
+}
