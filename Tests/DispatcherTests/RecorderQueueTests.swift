@@ -45,20 +45,20 @@ struct RecorderQueueTests {
         #expect(queue.nextBlock(at: at(0)) == nil, "what is left is no block")
     }
 
-    @Test("while 100 come within 5 ms more are waited for, 40 ms at most")
+    @Test("while 5 come within 5 ms more are waited for, 80 ms at most")
     func busy() {
         var queue = queue(1)
-        for time in 1...39 as ClosedRange<Int64> {
-            for _ in 0..<20 { queue.add(1, .pushes, outcomes: 1, at: at(time)) }
+        for time in 1...79 as ClosedRange<Int64> {
+            queue.add(1, .pushes, outcomes: 1, at: at(time))
             #expect(queue.nextBlock(at: at(time)) == nil)
-            #expect(queue.nextLook(at: at(time)) == at(time < 5 ? 5 : min(40, time + 5)))
+            #expect(queue.nextLook(at: at(time)) == at(time < 5 ? 5 : min(80, time + 5)))
         }
-        #expect(queue.nextBlock(at: at(40))?.count == 781)
-        // It becomes quiet: 99 in the last 5 ms are too few to wait for more.
-        for _ in 0..<99 { queue.add(1, .pushes, outcomes: 1, at: at(50)) }
-        #expect(queue.nextBlock(at: at(54)) == nil)
-        for _ in 0..<99 { queue.add(1, .pushes, outcomes: 1, at: at(54)) }
-        #expect(queue.nextBlock(at: at(55))?.count == 198)
+        #expect(queue.nextBlock(at: at(80))?.count == 80)
+        // It becomes quiet: 4 in the last 5 ms are too few to wait for more.
+        for _ in 0..<4 { queue.add(1, .pushes, outcomes: 1, at: at(90)) }
+        #expect(queue.nextBlock(at: at(94)) == nil)
+        for _ in 0..<4 { queue.add(1, .pushes, outcomes: 1, at: at(94)) }
+        #expect(queue.nextBlock(at: at(95))?.count == 8)
     }
 
     @Test("under load a block has at least 60 outcomes for each of 12 partitions")

@@ -30,10 +30,22 @@ enum InlineEnd: Equatable {
 final class InlineRun: Run, @unchecked Sendable {
     enum State: Equatable { case lookingUp, sending, writing, over }
 
-    private struct Push {
+    /// A reference, as a copy would count some forty texts.
+    private final class Content: Sendable {
         let item: EventBatch.Usable
         let push: NewPush
-        let context: PushContext
+
+        init(_ item: EventBatch.Usable, _ push: NewPush) {
+            self.item = item
+            self.push = push
+        }
+    }
+
+    private struct Push {
+        /// `nil` once it is over.
+        var content: Content?
+        /// `nil` once it is over, and no member of it is in flight.
+        var context: PushContext?
         var state = State.lookingUp
         var members = 0..<0
         /// Members that have not ended.
@@ -58,8 +70,8 @@ final class InlineRun: Run, @unchecked Sendable {
 
     private(set) var session = 0
     private let services: RunServices
-    /// `nil` once a push is over, and no member of it is in flight.
-    private var pushes: [Push?] = []
+    private var pushes: [Push] = []
+    /// `nil` once a member is recorded, or a row.
     private var members: [Member?] = []
     /// Pushes, and copies of other batches' pushes, that are not over.
     private var outstanding = 0
@@ -86,8 +98,7 @@ final class InlineRun: Run, @unchecked Sendable {
     ) -> Int {
         pushes.append(
             Push(
-                item: item,
-                push: push,
+                content: Content(item, push),
                 context: PushContext(
                     pushID: item.pushID,
                     eventID: item.event.eventID,
@@ -104,13 +115,13 @@ final class InlineRun: Run, @unchecked Sendable {
     /// Waits for the end of a push that another run, or this one, has already.
     func add(copy item: EventBatch.Usable, of index: Int, in run: InlineRun) {
         outstanding += 1
-        run.pushes[index]?.listeners.append { [self] end in note(item, end) }
+        run.pushes[index].listeners.append { [self] end in note(item, end) }
     }
 
     /// The pushes that are looked up, in their order.
-    var newPushes: [NewPush] { pushes.compactMap { $0?.push } }
+    var newPushes: [NewPush] { pushes.compactMap { $0.content?.push } }
 
-    func state(of index: Int) -> State { pushes[index]?.state ?? .over }
+    func state(of index: Int) -> State { pushes[index].state }
 
     /// Takes the members that a look-up found for a push.
     func found(
@@ -126,10 +137,10 @@ final class InlineRun: Run, @unchecked Sendable {
                 Member(push: index, member: ShardMember(delivery), health: health(delivery))
             )
         }
-        pushes[index]?.members = first..<members.count
-        pushes[index]?.open = deliveries.count
-        pushes[index]?.createdAt = createdAt
-        pushes[index]?.hasRow = hasRow
+        pushes[index].members = first..<members.count
+        pushes[index].open = deliveries.count
+        pushes[index].createdAt = createdAt
+        pushes[index].hasRow = hasRow
     }
 
     /// Begins to send what was found and is not over.
@@ -138,9 +149,9 @@ final class InlineRun: Run, @unchecked Sendable {
     func begin(session: Int, lookedUpAt: ContinuousClock.Instant) -> Range<Int> {
         self.session = session
         for index in pushes.indices where state(of: index) == .lookingUp {
-            pushes[index]?.state = .sending
+            pushes[index].state = .sending
             reached(.lookedUp, push: index, at: lookedUpAt)
-            if pushes[index]?.open == 0 { becomeReady(index) }
+            if pushes[index].open == 0 { becomeReady(index) }
         }
         return members.indices
     }
@@ -151,7 +162,7 @@ final class InlineRun: Run, @unchecked Sendable {
     }
 
     private func becomeReady(_ index: Int) {
-        pushes[index]?.state = .writing
+        pushes[index].state = .writing
         services.recorder.add(self, index)
     }
 
@@ -162,13 +173,15 @@ final class InlineRun: Run, @unchecked Sendable {
 
     /// Ends a push that nothing was sent of.
     func finish(_ index: Int, _ end: InlineEnd) {
-        guard let push = pushes[index], push.state != .over else { return }
-        pushes[index]?.state = .over
-        pushes[index]?.listeners = []
-        onEnd(push.item.pushID)
-        for listener in push.listeners { listener(end) }
+        guard let content = pushes[index].content else { return }
+        pushes[index].state = .over
+        pushes[index].content = nil
+        let listeners = pushes[index].listeners
+        pushes[index].listeners = []
+        onEnd(content.item.pushID)
+        for listener in listeners { listener(end) }
         forgetIfOver(index)
-        note(push.item, end)
+        note(content.item, end)
     }
 
     private func note(_ item: EventBatch.Usable, _ end: InlineEnd) {
@@ -192,10 +205,9 @@ final class InlineRun: Run, @unchecked Sendable {
 
     /// A straggler keeps this run: it must not keep its whole batch.
     private func forgetIfOver(_ index: Int) {
-        guard let push = pushes[index], push.state == .over,
-            push.members.allSatisfy({ members[$0] == nil })
+        guard pushes[index].state == .over, pushes[index].members.allSatisfy({ members[$0] == nil })
         else { return }
-        pushes[index] = nil
+        pushes[index].context = nil
     }
 
     // MARK: Members
@@ -204,15 +216,14 @@ final class InlineRun: Run, @unchecked Sendable {
     var isDropped: Bool { false }
 
     func member(at position: Int) -> ShardMember? {
-        guard let member = members[position], pushes[member.push] != nil else { return nil }
-        return member.member
+        members[position]?.member
     }
 
     func context(at position: Int) -> PushContext {
-        guard let index = members[position]?.push, let push = pushes[index] else {
+        guard let index = members[position]?.push, let context = pushes[index].context else {
             preconditionFailure("recorded already")
         }
-        return push.context
+        return context
     }
 
     func health(at position: Int) -> ProviderHealth {
@@ -228,8 +239,8 @@ final class InlineRun: Run, @unchecked Sendable {
         case .lookingUp: break
         case .sending:
             members[position]?.end = end
-            pushes[member.push]?.open -= 1
-            if pushes[member.push]?.open == 0 { becomeReady(member.push) }
+            pushes[member.push].open -= 1
+            if pushes[member.push].open == 0 { becomeReady(member.push) }
         case .writing:
             members[position]?.end = end
             members[position]?.isLate = true
@@ -275,7 +286,7 @@ final class InlineRun: Run, @unchecked Sendable {
         push index: Int,
         at now: ContinuousClock.Instant
     ) {
-        guard let duration = pushes[index]?.mark.reached(stage, at: now) else { return }
+        guard let duration = pushes[index].mark.reached(stage, at: now) else { return }
         services.meters.stages[stage].observe(duration)
     }
 
@@ -285,7 +296,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     /// Members of a push that are written with their ends.
     private func ended(of index: Int) -> some Sequence<Member> {
-        (pushes[index]?.members ?? 0..<0).lazy.compactMap { self.members[$0] }
+        pushes[index].members.lazy.compactMap { self.members[$0] }
             .filter { $0.end != nil && !$0.isLate }
     }
 
@@ -296,7 +307,7 @@ final class InlineRun: Run, @unchecked Sendable {
         by writer: inout OutcomeWriter,
         to block: inout KafkaRecordBlock
     ) {
-        guard let context = pushes[place]?.context else { return }
+        guard let context = pushes[place].context else { return }
         for member in ended(of: place) {
             guard let end = member.end else { continue }
             context.writeOutcome(of: member.member.delivery, end, by: &writer, to: &block)
@@ -308,23 +319,24 @@ final class InlineRun: Run, @unchecked Sendable {
     }
 
     func willWrite(_ place: Int, remember: (PushContext) -> Void) {
-        guard let push = pushes[place] else { return }
         var isOpen = false
-        for member in push.members.lazy.compactMap({ self.members[$0] }) {
+        for position in pushes[place].members {
+            guard let member = members[position] else { continue }
             // Its row becomes the session's.
             if member.end == nil || member.isLate {
                 services.inHand.take(member.member.delivery.key)
             }
             if member.isLate || member.end?.outcome == nil { isOpen = true }
         }
-        if isOpen { remember(push.context) }
+        if isOpen, let context = pushes[place].context { remember(context) }
     }
 
     func entry(of place: Int) -> LedgerEntry {
-        guard let push = pushes[place] else { preconditionFailure("recorded already") }
+        let push = pushes[place]
+        guard let content = push.content else { preconditionFailure("recorded already") }
         return .push(
             SentPush(
-                push: push.push,
+                push: content.push,
                 createdAt: push.createdAt,
                 hasRow: push.hasRow,
                 deliveries: push.members.compactMap { position in
@@ -351,8 +363,8 @@ final class InlineRun: Run, @unchecked Sendable {
 
     /// Frees the slots of what has ended; what ended late is a row's by now, if there are rows.
     private func end(_ index: Int, _ end: InlineEnd) {
-        guard let push = pushes[index], push.state != .over else { return }
-        for position in push.members {
+        guard pushes[index].state != .over else { return }
+        for position in pushes[index].members {
             guard let member = members[position], let ended = member.end else { continue }
             if member.isLate, end != .lost {
                 recordRow(position, ended)

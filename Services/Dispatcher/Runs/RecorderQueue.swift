@@ -3,8 +3,8 @@ import PushStorage
 
 /// When outcomes are produced, and when what Kafka has acknowledged is written. Pure: no clock, no I/O.
 ///
-/// A broker is paid by the request, not by the record: so outcomes leave in blocks, for which a single
-/// one waits 5 ms. What was acknowledged is written at once if nothing of its kind is being written, else
+/// A broker is paid by the request, not by the record: so outcomes leave in blocks. A single one waits 5 ms
+/// for others; while more come, 80 ms. What was acknowledged is written at once if nothing of its kind is being written, else
 /// when that returns: so the slower Postgres is, the more it gets at a time.
 struct RecorderQueue<Item> {
     struct Entry {
@@ -18,9 +18,9 @@ struct RecorderQueue<Item> {
     /// So many outcomes wait for no more.
     static var block: Int { 1000 }
     /// As long as so many come within `quiet`, more are waited for.
-    static var busy: Int { 100 }
+    static var busy: Int { 5 }
     static var quietMilliseconds: Int64 { 5 }
-    static var patienceMilliseconds: Int64 { 40 }
+    static var patienceMilliseconds: Int64 { 80 }
     static var maximumProduces: Int { 4 }
     /// Entries of one write.
     static var batch: Int { 500 }

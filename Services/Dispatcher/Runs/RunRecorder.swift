@@ -197,6 +197,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
                     session: number
                 )
                 trouble.clear(kind.trouble)
+                if kind == .pushes { meters.writes.add(ours.count) }
                 pause = Pause()
                 queue.planned { _ in false }
                 recorded(ours, results)
