@@ -48,11 +48,8 @@ struct DispatcherGround {
         )
         storage.connections = 2
         sessions = PushDatabase(storage, clock: database.clock, on: loop, log: runtime.log)
-        var kafka = configuration.kafka
-        // Outcomes come in blocks already (`RecorderQueue`).
-        if kafka.properties["linger.ms"] == nil { kafka.properties["linger.ms"] = "1" }
         producer = try KafkaProducer(
-            kafka,
+            configuration.kafka,
             on: loop,
             log: runtime.log,
             metrics: runtime.metrics
