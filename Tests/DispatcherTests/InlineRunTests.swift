@@ -63,9 +63,10 @@ struct InlineRunTests {
     private let now = Instant(seconds: 1_800_000_000)
     private let bench = RunBench()
     private let health = RunBench.health()
+    private let all = InlinePushes()
 
     private func item(_ id: String) throws -> EventBatch.Usable {
-        let text = #"{"id": "\#(id)", "app": "shop", "installations": ["a"], "data": {"alert": "x"}}"#
+        let text = #"{"id": "\#(id)", "app": "shop", "installations": ["a"], "data": {"a": "x"}}"#
         let record = IncomingRecord(
             topic: "push.requests",
             partition: 0,
@@ -81,13 +82,11 @@ struct InlineRunTests {
     }
 
     /// A run of pushes with these members, that are sent.
-    private func run(_ pushes: [[String]], _ ended: @escaping (String) -> Void = { _ in }) throws
-        -> InlineRun
-    {
-        let run = InlineRun(bench.services, onEnd: ended)
+    private func run(_ pushes: [[String]]) throws -> InlineRun {
+        let run = InlineRun(in: all, bench.services)
         for number in pushes.indices {
             let item = try item("e\(number)")
-            #expect(run.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now) == number)
+            run.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now)
         }
         for (number, targets) in pushes.enumerated() {
             let found = targets.map { RunBench.delivery($0, of: "e\(number)") }
@@ -134,7 +133,7 @@ struct InlineRunTests {
         #expect(places == [0])
     }
 
-    @Test("held too long, a member in flight becomes a row, and one that ends meanwhile ends as a row")
+    @Test("held too long, a member in flight becomes a row, and one that ends then ends as a row")
     func held() async throws {
         let run = try run([["a", "b", "c"]])
         let again = now.adding(milliseconds: 2000)
@@ -191,17 +190,30 @@ struct InlineRunTests {
 
     @Test("a copy in another batch waits for the first and ends with it (rule 2)")
     func copies() async throws {
-        let pushes = InlinePushes()
-        let first = try run([["a"]]) { pushes[$0] = nil }
-        pushes["e0"] = (first, 0)
-        let copy = InlineRun(bench.services)
-        let known = try #require(pushes["e0"])
-        copy.add(copy: try item("e0"), of: known.index, in: known.run)
-        pushes.drop()
+        let first = try run([["a"]])
+        let copy = InlineRun(in: all, bench.services)
+        let item = try item("e0")
+        copy.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now)
+        #expect(copy.newPushes.isEmpty)
+        all.drop()
         await copy.untilOver()
         await first.untilOver()
         #expect(copy.ends.map(\.end) == [.lost] && first.ends.map(\.end) == [.lost])
-        #expect(pushes.isEmpty)
+        #expect(all.isEmpty)
+    }
+
+    @Test("a push is in flight from its look-up until it is ready, so outcomes wait for it")
+    func inFlight() throws {
+        let run = try run([["a"], ["b"]])
+        end(run, 0, .settle(.delivered))
+        #expect(all.areInFlight)
+        end(run, 1, .settle(.delivered))
+        #expect(!all.areInFlight && !all.isEmpty)
+        for place in 0..<2 { run.recorded(place, .recorded(.written), at: .now) }
+        #expect(all.isEmpty)
+        _ = try self.run([["a"]])
+        all.drop()
+        #expect(!all.areInFlight)
     }
 
     @Test("a run that is over is released from memory, and a straggler keeps its own push alone")

@@ -26,39 +26,33 @@ struct RecorderQueueTests {
 
     // MARK: Producing
 
-    @Test("a single outcome leaves after 5 ms, and until then says when to look again")
+    @Test("an outcome leaves at once where no other is about to come")
     func single() {
         var queue = queue(1)
-        #expect(queue.nextBlock(at: at(4)) == nil)
-        #expect(queue.nextLook(at: at(4)) == at(5))
-        #expect(queue.nextBlock(at: at(5))?.map(\.item) == [0])
-        #expect(queue.nextBlock(at: at(50)) == nil && queue.nextLook(at: at(50)) == nil)
+        #expect(queue.nextBlock(at: at(0), isMoreComing: false)?.map(\.item) == [0])
+        #expect(queue.nextBlock(at: at(50), isMoreComing: false) == nil && queue.nextLook == nil)
         #expect(!queue.isIdle, "its block is under way")
     }
 
     @Test("1,000 leave at once, in the order in which they ended")
     func full() {
         var queue = queue(999)
-        #expect(queue.nextBlock(at: at(0)) == nil)
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil)
         for item in 999..<1500 { queue.add(item, .pushes, outcomes: 1, at: at(0)) }
-        #expect(queue.nextBlock(at: at(0))?.map(\.item) == Array(0..<1000))
-        #expect(queue.nextBlock(at: at(0)) == nil, "what is left is no block")
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.map(\.item) == Array(0..<1000))
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil, "what is left is no block")
     }
 
-    @Test("while 5 come within 5 ms more are waited for, 80 ms at most")
+    @Test("while more are coming they wait for each other, 80 ms at most")
     func busy() {
         var queue = queue(1)
         for time in 1...79 as ClosedRange<Int64> {
             queue.add(1, .pushes, outcomes: 1, at: at(time))
-            #expect(queue.nextBlock(at: at(time)) == nil)
-            #expect(queue.nextLook(at: at(time)) == at(time < 5 ? 5 : min(80, time + 5)))
+            #expect(queue.nextBlock(at: at(time), isMoreComing: true) == nil)
+            #expect(queue.nextLook == at(80))
         }
-        #expect(queue.nextBlock(at: at(80))?.count == 80)
-        // It becomes quiet: 4 in the last 5 ms are too few to wait for more.
-        for _ in 0..<4 { queue.add(1, .pushes, outcomes: 1, at: at(90)) }
-        #expect(queue.nextBlock(at: at(94)) == nil)
-        for _ in 0..<4 { queue.add(1, .pushes, outcomes: 1, at: at(94)) }
-        #expect(queue.nextBlock(at: at(95))?.count == 8)
+        #expect(queue.nextBlock(at: at(80), isMoreComing: true)?.count == 80)
+        #expect(queue.nextLook == nil)
     }
 
     @Test("under load a block has at least 60 outcomes for each of 12 partitions")
@@ -73,7 +67,7 @@ struct RecorderQueueTests {
                 queue.produced()
             }
             for _ in 0..<20 { queue.add(1, .pushes, outcomes: 1, at: at(time)) }
-            while let block = queue.nextBlock(at: at(time)) {
+            while let block = queue.nextBlock(at: at(time), isMoreComing: true) {
                 blocks.append(block.count)
                 underWay.append(time + 3)
             }
@@ -84,18 +78,18 @@ struct RecorderQueueTests {
     @Test("four blocks are under way at most; a fifth leaves when one has returned")
     func bounded() {
         var queue = queue(6000)
-        for _ in 0..<4 { #expect(queue.nextBlock(at: at(0))?.count == 1000) }
-        #expect(queue.nextBlock(at: at(0)) == nil)
-        #expect(queue.nextLook(at: at(0)) == nil)
+        for _ in 0..<4 { #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1000) }
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil)
+        #expect(queue.nextLook == nil)
         queue.produced()
-        #expect(queue.nextBlock(at: at(0))?.count == 1000)
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1000)
     }
 
     @Test("a shard's checkpoint is never divided")
     func checkpoints() {
         var queue = queue(2, .members, outcomes: 3000)
-        #expect(queue.nextBlock(at: at(0))?.count == 1)
-        #expect(queue.nextBlock(at: at(0))?.count == 1)
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1)
+        #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1)
     }
 
     // MARK: Writing
@@ -103,7 +97,7 @@ struct RecorderQueueTests {
     @Test("what has no outcome to tell is written without an acknowledgement")
     func withoutOutcomes() {
         var queue = queue(1, .rows, outcomes: 0)
-        #expect(queue.nextBlock(at: at(100)) == nil)
+        #expect(queue.nextBlock(at: at(100), isMoreComing: true) == nil)
         #expect(queue.nextBatch()?.map(\.item) == [0])
         queue.written(.rows)
         #expect(queue.isIdle)
@@ -112,7 +106,7 @@ struct RecorderQueueTests {
     @Test("Promise 4: nothing is written before Kafka has its outcomes")
     func order() {
         var queue = queue(1000)
-        let block = queue.nextBlock(at: at(0)) ?? []
+        let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []
         #expect(queue.nextBatch() == nil)
         queue.acknowledged(Array(block.prefix(3)))
         #expect(queue.nextBatch()?.map(\.item) == [0, 1, 2])
@@ -121,7 +115,7 @@ struct RecorderQueueTests {
     @Test("what is acknowledged is written at once, and while that is under way waits for it")
     func groupCommit() {
         var queue = queue(1000)
-        let block = queue.nextBlock(at: at(0)) ?? []
+        let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []
         queue.acknowledged(Array(block[0..<1]))
         #expect(queue.nextBatch()?.count == 1)
         queue.acknowledged(Array(block[1..<400]))
@@ -155,7 +149,7 @@ struct RecorderQueueTests {
     @Test("checkpoints of many members are not all written in one transaction")
     func largeCheckpoints() {
         var queue = queue(4, .members, outcomes: 2000)
-        for _ in 0..<4 { queue.acknowledged(queue.nextBlock(at: at(0)) ?? []) }
+        for _ in 0..<4 { queue.acknowledged(queue.nextBlock(at: at(0), isMoreComing: true) ?? []) }
         #expect(queue.nextBatch()?.count == 2)
         #expect(queue.nextBatch() == nil, "two more are no full batch")
         queue.written(.members)
@@ -165,11 +159,12 @@ struct RecorderQueueTests {
     @Test("a lost session takes out all that waits; what is under way returns")
     func lost() {
         var queue = queue(1500)
-        let block = queue.nextBlock(at: at(0)) ?? []
+        let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []
         queue.acknowledged(Array(block.prefix(10)))
         #expect(queue.removeAll().count == 510)
         #expect(!queue.isIdle)
         queue.produced()
-        #expect(queue.isIdle && queue.nextBatch() == nil && queue.nextBlock(at: at(99)) == nil)
+        #expect(queue.isIdle && queue.nextBatch() == nil)
+        #expect(queue.nextBlock(at: at(99), isMoreComing: true) == nil)
     }
 }

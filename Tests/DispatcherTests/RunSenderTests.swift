@@ -91,7 +91,7 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     private(set) var released = 0
     var isDropped = false
 
-    /// - Parameter isShard: The sender has the slots.
+    /// Of a shard, the sender has the slots.
     init(_ bench: SenderBench, _ targets: [String], lane: Int = 0, isShard: Bool = false) {
         self.bench = bench
         members = targets.map { ShardMember(RunBench.delivery($0, lane: lane)) }
@@ -169,7 +169,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("checks before sending have an order: switched off, credentials, client, breaker (rule 34)")
+    @Test("checks have an order: switched off, credentials, client, breaker (rule 34)")
     func checks() async throws {
         try await on { bench in
             bench.openBreaker()
@@ -286,8 +286,8 @@ struct WaitingTests {
     @Test("what is beyond a provider's share waits in order, over several runs")
     func beyond() async throws {
         try await on(total: 16) { bench in
-            let runs = [NotingRun(bench, ["a", "b", "c", "d", "e", "f", "g", "h"]), NotingRun(bench, ["i"])]
-            for run in runs { run.sendAll() }
+            NotingRun(bench, (0..<8).map(String.init)).sendAll()
+            NotingRun(bench, ["i"]).sendAll()
             #expect(bench.inFlight.count == 8)
             bench.answer()
             bench.sender?.sendReady()

@@ -47,22 +47,16 @@ extension EventIntake {
             if push.isForFewDevices { few.append((item, push)) } else { entered.rows.append(item) }
         }
         var room = room
-        for portion in EventBatch.portions(few, limit: engine.portion, weight: \.item.namedDevices) {
+        let portions = EventBatch.portions(few, limit: engine.portion) { $0.item.namedDevices }
+        for portion in portions {
             let weight = portion.reduce(0) { $0 + $1.item.namedDevices }
             if weight > room {
                 engine.flight.keepPromise(room)
                 await engine.promiseRoom(for: weight)
                 room = weight
             }
-            let run = InlineRun(engine.services) { [inline = engine.inline] in inline[$0] = nil }
-            for (item, push) in portion {
-                if let first = engine.inline[item.pushID] {
-                    run.add(copy: item, of: first.index, in: first.run)
-                } else {
-                    let index = run.add(item, push, fetchedAt: fetchedAt)
-                    engine.inline[item.pushID] = (run, index)
-                }
-            }
+            let run = InlineRun(in: engine.inline, engine.services)
+            for (item, push) in portion { run.add(item, push, fetchedAt: fetchedAt) }
             entered.runs.append(run)
             guard await send(run, room: room) else { return nil }
             room = 0
@@ -91,7 +85,9 @@ extension EventIntake {
             case .known: run.finish(index, .known)
             case .many: run.finish(index, .rows)
             case .new(let deliveries, let createdAt, let hasRow):
-                run.found(index, deliveries, at: createdAt, hasRow: hasRow) { engine.health(of: $0) }
+                run.found(index, deliveries, at: createdAt, hasRow: hasRow) {
+                    engine.health(of: $0)
+                }
                 apps.insert(pushes[index].app)
                 plannedDeliveries.add(deliveries.count)
             }

@@ -305,7 +305,7 @@ actor EventIntake: ServicePart {
 }
 
 extension NewPush {
-    init(_ item: EventBatch.Usable, acceptedAt: Instant) {
+    convenience init(_ item: EventBatch.Usable, acceptedAt: Instant) {
         self.init(
             id: item.pushID,
             app: item.event.app,

@@ -77,25 +77,30 @@ final class InlineRun: Run, @unchecked Sendable {
     private var outstanding = 0
     /// Those that ended in another way than written.
     private(set) var ends: [(item: EventBatch.Usable, end: InlineEnd)] = []
-    /// Hears of each push that is over.
-    private let onEnd: (String) -> Void
+    private let all: InlinePushes
     private var waiter: CheckedContinuation<Void, Never>?
 
-    init(_ services: RunServices, onEnd: @escaping (String) -> Void = { _ in }) {
+    /// - Parameters:
+    ///   - all: The process' pushes, to which those of this run are added.
+    ///   - services: What runs share.
+    init(in all: InlinePushes, _ services: RunServices) {
+        self.all = all
         self.services = services
-        self.onEnd = onEnd
     }
 
     // MARK: Pushes
 
-    /// Adds a push that is to be looked up.
-    ///
-    /// - Returns: Its index.
+    /// Adds a push that is to be looked up, or waits for the end of the same push, which a run has already.
     func add(
         _ item: EventBatch.Usable,
         _ push: NewPush,
         fetchedAt: ContinuousClock.Instant
-    ) -> Int {
+    ) {
+        outstanding += 1
+        if let first = all[item.pushID] {
+            return first.run.pushes[first.index].listeners.append { [self] end in note(item, end) }
+        }
+        all.enter(item.pushID, self, at: pushes.count)
         pushes.append(
             Push(
                 content: Content(item, push),
@@ -108,14 +113,6 @@ final class InlineRun: Run, @unchecked Sendable {
                 mark: StageMark(at: fetchedAt)
             )
         )
-        outstanding += 1
-        return pushes.count - 1
-    }
-
-    /// Waits for the end of a push that another run, or this one, has already.
-    func add(copy item: EventBatch.Usable, of index: Int, in run: InlineRun) {
-        outstanding += 1
-        run.pushes[index].listeners.append { [self] end in note(item, end) }
     }
 
     /// The pushes that are looked up, in their order.
@@ -163,6 +160,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     private func becomeReady(_ index: Int) {
         pushes[index].state = .writing
+        all.isReady()
         services.recorder.add(self, index)
     }
 
@@ -174,11 +172,11 @@ final class InlineRun: Run, @unchecked Sendable {
     /// Ends a push that nothing was sent of.
     func finish(_ index: Int, _ end: InlineEnd) {
         guard let content = pushes[index].content else { return }
+        all.leave(content.item.pushID, wasReady: pushes[index].state == .writing)
         pushes[index].state = .over
         pushes[index].content = nil
         let listeners = pushes[index].listeners
         pushes[index].listeners = []
-        onEnd(content.item.pushID)
         for listener in listeners { listener(end) }
         forgetIfOver(index)
         note(content.item, end)
@@ -382,11 +380,25 @@ final class InlineRun: Run, @unchecked Sendable {
 final class InlinePushes: @unchecked Sendable {
     private var pushes: [String: (run: InlineRun, index: Int)] = [:]
 
-    var isEmpty: Bool { pushes.isEmpty }
+    /// Those that are looked up or sent, and have not ended.
+    private var inFlight = 0
 
-    subscript(id: String) -> (run: InlineRun, index: Int)? {
-        get { pushes[id] }
-        set { pushes[id] = newValue }
+    var isEmpty: Bool { pushes.isEmpty }
+    var areInFlight: Bool { inFlight > 0 }
+
+    fileprivate subscript(id: String) -> (run: InlineRun, index: Int)? { pushes[id] }
+
+    fileprivate func enter(_ id: String, _ run: InlineRun, at index: Int) {
+        pushes[id] = (run, index)
+        inFlight += 1
+    }
+
+    /// One has ended, and waits to be recorded.
+    fileprivate func isReady() { inFlight -= 1 }
+
+    fileprivate func leave(_ id: String, wasReady: Bool) {
+        pushes[id] = nil
+        if !wasReady { inFlight -= 1 }
     }
 
     /// Ends all of them: the session is lost, or the drain is over.

@@ -128,6 +128,7 @@ actor DeliveryEngine: ServicePart {
                 engine.roomAppeared()
             }
         }
+        recorder.isMoreComing = { [inline] in inline.areInFlight }
         recorder.onLost = { [weak self] session in
             self?.assumeIsolated { $0.abandon(session: session) }
         }

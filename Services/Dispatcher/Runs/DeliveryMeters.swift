@@ -77,7 +77,7 @@ struct DeliveryMeters: Sendable {
         platforms[platform.ordinal].duration.observe(duration)
     }
 
-    /// An event of the lane is on the books, or was another's, or names somebody who was erased.
+    /// Counts an event of the fast path: recorded, another process', or erased.
     func written(isNew: Bool, isErased: Bool) {
         if isErased {
             eventsErased.add()

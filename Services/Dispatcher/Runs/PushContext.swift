@@ -19,8 +19,9 @@ final class PushContext: @unchecked Sendable {
     /// Of a send that fills templates: what its deliveries bring them as.
     private let templateField: String?
     private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
-    /// About how many bytes of memory it takes, with the templates that are rendered so far.
-    private(set) var weightBytes: Int
+    /// About how many bytes of memory it takes, with the templates that are rendered so far; 0 before
+    /// `weigh`, as most are never remembered.
+    private(set) var weightBytes = 0
     /// Hears of what is rendered later.
     weak var keeper: (any PushContextKeeper)?
 
@@ -66,7 +67,6 @@ final class PushContext: @unchecked Sendable {
         }
         request?.unknownFields = []
         self.request = request
-        weightBytes = Self.emptyWeight + (request?.contentWeightBytes ?? 0)
         variants = LocaleVariants(request?.data)
         isNowOrNever = request?.isNowOrNever ?? false
         templateField = request?.deviceTemplate?.valueField
@@ -74,6 +74,14 @@ final class PushContext: @unchecked Sendable {
         notificationIDs = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }
         pace = request?.pace.map { PaceBucket(perSecond: Double($0)) }
         spreadMilliseconds = request?.spreadMilliseconds
+    }
+
+    /// Weighs it for its keeper.
+    func weigh() {
+        guard weightBytes == 0 else { return }
+        weightBytes =
+            Self.emptyWeight + (request?.contentWeightBytes ?? 0)
+            + templates.reduce(0) { $0 + $1.key.weight(of: $1.value) }
     }
 
     /// So many are to be told in the time that it says.
@@ -151,6 +159,7 @@ final class PushContext: @unchecked Sendable {
     }
 
     private func grow(by bytes: Int) {
+        guard weightBytes > 0 else { return }
         weightBytes += bytes
         keeper?.grew(self, by: bytes)
     }

@@ -59,6 +59,7 @@ final class PushContexts: PushContextKeeper, @unchecked Sendable {
             inUse = inUse.filter { $0.value.context != nil }
             inUseLimit = max(1024, inUse.count * 2)
         }
+        context.weigh()
         context.keeper = self
         young.add(context)
         trim()

@@ -3,8 +3,8 @@ import PushStorage
 
 /// When outcomes are produced, and when what Kafka has acknowledged is written. Pure: no clock, no I/O.
 ///
-/// A broker is paid by the request, not by the record: so outcomes leave in blocks. A single one waits 5 ms
-/// for others; while more come, 80 ms. What was acknowledged is written at once if nothing of its kind is being written, else
+/// A broker is paid by the request, not by the record: so outcomes leave in blocks, and wait for those
+/// that are about to come. What was acknowledged is written at once if nothing of its kind is being written, else
 /// when that returns: so the slower Postgres is, the more it gets at a time.
 struct RecorderQueue<Item> {
     struct Entry {
@@ -17,9 +17,7 @@ struct RecorderQueue<Item> {
 
     /// So many outcomes wait for no more.
     static var block: Int { 1000 }
-    /// As long as so many come within `quiet`, more are waited for.
-    static var busy: Int { 5 }
-    static var quietMilliseconds: Int64 { 5 }
+    /// So long an outcome waits for others, where more are coming.
     static var patienceMilliseconds: Int64 { 80 }
     static var maximumProduces: Int { 4 }
     /// Entries of one write.
@@ -59,8 +57,12 @@ struct RecorderQueue<Item> {
     // MARK: Producing
 
     /// The block that is to be produced now, until `produced`.
-    mutating func nextBlock(at now: SteadyInstant) -> [Entry]? {
-        guard produces < Self.maximumProduces, isBlockDue(at: now) else { return nil }
+    /// While `isMoreComing`, as more pushes are about to end, it waits until it is full or old.
+    mutating func nextBlock(at now: SteadyInstant, isMoreComing: Bool) -> [Entry]? {
+        guard produces < Self.maximumProduces, let first = ended.first,
+            !isMoreComing || endedOutcomes >= Self.block
+                || now.milliseconds(since: first.at) >= Self.patienceMilliseconds
+        else { return nil }
         var (count, outcomes) = (0, 0)
         while count < ended.count, outcomes < Self.block {
             outcomes += ended[count].outcomes
@@ -73,33 +75,10 @@ struct RecorderQueue<Item> {
         return block
     }
 
-    private func isBlockDue(at now: SteadyInstant) -> Bool {
-        guard let first = ended.first else { return false }
-        if endedOutcomes >= Self.block { return true }
-        let waited = now.milliseconds(since: first.at)
-        if waited < Self.quietMilliseconds { return false }
-        return waited >= Self.patienceMilliseconds || !isBusy(at: now)
-    }
-
-    private func isBusy(at now: SteadyInstant) -> Bool {
-        var outcomes = 0
-        for entry in ended.reversed() {
-            guard now.milliseconds(since: entry.at) < Self.quietMilliseconds else { return false }
-            outcomes += entry.outcomes
-            if outcomes >= Self.busy { return true }
-        }
-        return false
-    }
-
-    /// When a block may be due that is not now; `nil` if only another call can make one due.
-    func nextLook(at now: SteadyInstant) -> SteadyInstant? {
-        guard produces < Self.maximumProduces, let first = ended.first else { return nil }
-        let quiet = first.at.adding(milliseconds: Self.quietMilliseconds)
-        guard quiet <= now else { return quiet }
-        return min(
-            first.at.adding(milliseconds: Self.patienceMilliseconds),
-            now.adding(milliseconds: Self.quietMilliseconds)
-        )
+    /// The time at which a block is due whatever is coming; `nil` if none waits for it.
+    var nextLook: SteadyInstant? {
+        guard produces < Self.maximumProduces else { return nil }
+        return ended.first?.at.adding(milliseconds: Self.patienceMilliseconds)
     }
 
     /// Kafka has the outcomes of these.

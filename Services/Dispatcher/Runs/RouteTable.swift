@@ -213,7 +213,12 @@ struct RouteTable {
     }
 
     /// Adds a member to its route.
-    func add(_ notification: OutgoingNotification, at position: Int, overwrites: Bool, to route: Route) {
+    func add(
+        _ notification: OutgoingNotification,
+        at position: Int,
+        overwrites: Bool,
+        to route: Route
+    ) {
         route.positions.append(position)
         route.notifications.append(notification)
         route.overwrites.append(overwrites)

@@ -33,9 +33,8 @@ final class RowRun: Run, @unchecked Sendable {
         rows.append(Row(member: member, context: context, health: health))
     }
 
-    /// Records a member of another run that has become a row and has ended.
-    ///
-    /// - Parameter slot: The use of the slot that it holds.
+    /// Records a member of another run that has become a row and has ended, with the use of the slot that
+    /// it holds.
     static func record(
         _ member: ShardMember,
         _ end: DeliveryEnd,

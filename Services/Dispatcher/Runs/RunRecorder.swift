@@ -39,6 +39,8 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     var onFreed: () -> Void = {}
     /// Hears of a session that the table does not know any more.
     var onLost: (Int) -> Void = { _ in }
+    /// Whether more pushes of the fast path are about to end.
+    var isMoreComing: () -> Bool = { false }
     /// Hears of a push of which something is left, whose context will be asked for.
     var onOpen: (PushContext) -> Void = { _ in }
 
@@ -91,13 +93,13 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     private func turn() {
         isWoken = false
         let now = SteadyInstant.now()
-        while let block = queue.nextBlock(at: now) {
+        while let block = queue.nextBlock(at: now, isMoreComing: isMoreComing()) {
             Task(executorPreference: loop) { await self.produce(block) }
         }
         while let batch = queue.nextBatch() {
             Task(executorPreference: loop) { await self.write(batch) }
         }
-        guard timer == nil, let look = queue.nextLook(at: now) else { return }
+        guard timer == nil, let look = queue.nextLook else { return }
         let wait = Duration.milliseconds(max(1, look.milliseconds(since: now)))
         timer = loop.schedule(after: wait) { [weak self] in
             self?.timer = nil

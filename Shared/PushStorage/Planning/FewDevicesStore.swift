@@ -38,9 +38,7 @@ package struct FewDevicesStore: Sendable {
             // What a row says of its push counts, and is not computed again.
             let pushes = pushes.map { push in
                 guard let times = found.times[push.id] else { return push }
-                var push = push
-                push.expiresAt = times.expiresAt
-                return push
+                return push.with(releaseAt: push.releaseAt, expiresAt: times.expiresAt)
             }
             // The days are Postgres', not this machine's.
             guard found.now.day == day.day else {

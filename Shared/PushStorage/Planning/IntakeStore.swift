@@ -119,11 +119,8 @@ extension IntakeStore {
             )
         }
         return pushes.filter { fresh.contains($0.id) }.map { push in
-            var push = push
-            if let row = accepted[push.id] {
-                (push.releaseAt, push.expiresAt) = (row.releaseAt, row.expiresAt)
-            }
-            return push
+            guard let row = accepted[push.id] else { return push }
+            return push.with(releaseAt: row.releaseAt, expiresAt: row.expiresAt)
         }
     }
 

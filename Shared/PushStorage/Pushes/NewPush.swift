@@ -1,19 +1,20 @@
 package import JSON
 package import PushCore
 
-/// A push that came in and is to be kept.
-package struct NewPush: Sendable {
-    package var id: String
-    package var app: String
-    package var eventSource: String
-    package var eventID: String
+/// A push that came in and is to be kept. A reference: it goes from list to list, and a copy would count
+/// some forty texts.
+package final class NewPush: Sendable {
+    package let id: String
+    package let app: String
+    package let eventSource: String
+    package let eventID: String
     /// As it came.
-    package var object: JSONObject
+    package let object: JSONObject
     /// What it means.
-    package var request: PushRequest
-    package var expiresAt: Instant?
+    package let request: PushRequest
+    package let expiresAt: Instant?
     /// When it is to be released; `nil`: at once.
-    package var releaseAt: Instant?
+    package let releaseAt: Instant?
 
     package init(
         id: String,
@@ -33,6 +34,20 @@ package struct NewPush: Sendable {
         self.request = request
         self.expiresAt = expiresAt
         self.releaseAt = releaseAt
+    }
+
+    /// The same with the times that its row has.
+    func with(releaseAt: Instant?, expiresAt: Instant?) -> NewPush {
+        NewPush(
+            id: id,
+            app: app,
+            eventSource: eventSource,
+            eventID: eventID,
+            object: object,
+            request: request,
+            expiresAt: expiresAt,
+            releaseAt: releaseAt
+        )
     }
 
     var lane: Int { request.isDirect ? 0 : 1 }

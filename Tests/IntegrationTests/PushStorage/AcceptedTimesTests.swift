@@ -24,10 +24,11 @@ struct AcceptedTimesTests {
             accepted,
             record: OutgoingRecord(topic: "push.requests", key: nil, value: nil)
         )
-        var read = accepted
         let now = Instant.now().adding(milliseconds: ahead * 1000)
-        read.expiresAt = read.request.expiresAt(acceptedAt: now)
-        read.releaseAt = read.request.releaseTime(acceptedAt: now)
+        let read = accepted.with(
+            releaseAt: accepted.request.releaseTime(acceptedAt: now),
+            expiresAt: accepted.request.expiresAt(acceptedAt: now)
+        )
         return (accepted, read)
     }
 

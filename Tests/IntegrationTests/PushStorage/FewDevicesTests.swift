@@ -357,7 +357,7 @@ struct FewDevicesTests {
             }
             let many = try fixture.push("e2", ["identities": ["crowd"]])
             guard case .many? = try await database.fewDevices.lookUp([many]).first else {
-                Issue.record("too many for the lane")
+                Issue.record("too many for the fast path")
                 return
             }
         }

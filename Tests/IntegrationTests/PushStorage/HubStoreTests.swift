@@ -123,13 +123,15 @@ struct HubStoreTests {
     func groups() async throws {
         try await StorageFixture.run { fixture in
             func push(_ source: String) throws -> (push: NewPush, record: OutgoingRecord) {
-                var push = try fixture.push("n1", [:])
-                push.eventSource = "carillon/azure/\(source)"
-                push.id = PushIdentity.pushID(
-                    app: app,
-                    source: push.eventSource,
-                    eventID: "n1",
-                    digest: { sha256($0) }
+                let source = "carillon/azure/\(source)"
+                let push = try fixture.push("n1", [:]).with(
+                    id: PushIdentity.pushID(
+                        app: app,
+                        source: source,
+                        eventID: "n1",
+                        digest: { sha256($0) }
+                    ),
+                    eventSource: source
                 )
                 return (push, OutgoingRecord(topic: "t", key: nil, value: [1]))
             }
@@ -161,13 +163,15 @@ struct HubStoreTests {
     func repeats() async throws {
         try await StorageFixture.run { fixture in
             func accept(_ eventID: String, _ neighbours: [String]) async throws -> String {
-                var push = try fixture.push(eventID, [:])
-                push.eventSource = "carillon/azure/apple"
-                push.id = PushIdentity.pushID(
-                    app: app,
-                    source: push.eventSource,
-                    eventID: eventID,
-                    digest: { sha256($0) }
+                let source = "carillon/azure/apple"
+                let push = try fixture.push(eventID, [:]).with(
+                    id: PushIdentity.pushID(
+                        app: app,
+                        source: source,
+                        eventID: eventID,
+                        digest: { sha256($0) }
+                    ),
+                    eventSource: source
                 )
                 return try await fixture.database.pushes.accept(
                     group: eventID,

@@ -36,7 +36,7 @@ struct SecureStoreTests {
             #expect(try await fixture.database.securePayloads.answered(key("k")) == nil)
             // The number is free again, and the record of its old push is still there.
             other = try fixture.secret("another", for: "bob")
-            other.push.id = secret.push.id
+            other.push = other.push.with(id: secret.push.id)
             #expect(try await fixture.keep(other) == .idTaken)
             #expect(try await fixture.server.query("SELECT count(*) FROM secure_payloads") == ["1"])
             #expect(try await fixture.database.outbox.count() == 1)
@@ -298,7 +298,7 @@ struct SecureStoreTests {
             var again = try fixture.secret("again", for: "bob", id: expired)
             // Only the record of its push may still be there.
             #expect(try await fixture.keep(again) == .idTaken)
-            again.push.id = "00000000-0000-8000-8000-000000000001"
+            again.push = again.push.with(id: "00000000-0000-8000-8000-000000000001")
             #expect(try await fixture.keep(again) == .kept)
             try await StorageFixture.backdateKeys(fixture, key("k"))
         }

@@ -239,3 +239,19 @@ extension PushLedger {
         try #require(try await write([.members(shard, checkpoint)], session: session).first)
     }
 }
+
+extension NewPush {
+    /// The same under another id, or of another source.
+    func with(id: String? = nil, eventSource: String? = nil) -> NewPush {
+        NewPush(
+            id: id ?? self.id,
+            app: app,
+            eventSource: eventSource ?? self.eventSource,
+            eventID: eventID,
+            object: object,
+            request: request,
+            expiresAt: expiresAt,
+            releaseAt: releaseAt
+        )
+    }
+}
