@@ -21,7 +21,7 @@ start_stack() {
     bench="$bin/carillon-bench"
     stack="$run_folder/stack"
     mkdir -p "$stack"
-    ensure_packages "${server_packages[@]}" openssl
+    ensure_packages "${server_packages[@]}" openssl libmimalloc2.0
     # As one would run it, but smaller.
     start_postgres "$run_folder/stack-postgres" fsync=on full_page_writes=on shared_buffers=1GB \
         max_wal_size=8GB
@@ -179,12 +179,13 @@ apns_requests() {
     awk 'NR == 3 { print $3 }' "$stack/status"
 }
 
-# start_dispatcher NAME ORIGIN [VARIABLE=VALUE…]: and waits until it is ready.
+# start_dispatcher NAME ORIGIN [VARIABLE=VALUE…]: with the image's allocator, and waits until it is ready.
 start_dispatcher() {
     local name="$1" origin="$2" log="$run_folder/dispatcher-$1.log"
     shift 2
     start "dispatcher-$name" "$log" env HTTP_HOST=127.0.0.1 HTTP_PORT=0 LOG_FORMAT=json \
-        SHUTDOWN_GRACE=10s APNS_PRODUCTION_URL="$origin" "$@" "$bin/carillon-dispatcher"
+        LD_PRELOAD=libmimalloc.so.2 SHUTDOWN_GRACE=10s APNS_PRODUCTION_URL="$origin" "$@" \
+        "$bin/carillon-dispatcher"
     dispatcher_pid[$name]=$started
     wait_for "$started" 30 grep -qs '"message":"listening"' "$log" ||
         fail "the dispatcher did not start: $(tail -n 5 "$log")"
