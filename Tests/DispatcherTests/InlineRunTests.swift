@@ -40,8 +40,8 @@ final class RunBench: RunRecording, @unchecked Sendable {
         }
     }
 
-    static func health(limit: Int = 10) -> ProviderHealth {
-        ProviderHealth(FlightBudget.Client(1), backlog: ProviderBacklog(limit: limit, share: 10))
+    static func health(limit: Int = 10) -> ClientHealth {
+        ClientHealth(FlightBudget.Client(1), backlog: ProviderBacklog(limit: limit, share: 10))
     }
 
     static func delivery(_ target: String, of push: String = "e", lane: Int = 0) -> Delivery {

@@ -13,8 +13,8 @@ struct OutcomePolicyTests {
     private let now = Self.now
     private let policy = OutcomePolicy(maximumAge: 3 * Self.day)
 
-    private func health() -> ProviderHealth {
-        ProviderHealth(
+    private func health() -> ClientHealth {
+        ClientHealth(
             FlightBudget.Client(1),
             backlog: ProviderBacklog(limit: 10, share: 10)
         )
@@ -266,7 +266,7 @@ struct OutcomePolicyTests {
     private func disabled(
         _ outcome: ProviderOutcome,
         _ count: Int,
-        _ health: ProviderHealth,
+        _ health: ClientHealth,
         _ delivery: Delivery = delivery(.fcm)
     ) -> Int {
         (0..<count).count { _ in

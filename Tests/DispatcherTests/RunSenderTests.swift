@@ -102,8 +102,8 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     var kind: LedgerEntry.Kind { .rows }
     func member(at position: Int) -> ShardMember? { members[position] }
     func context(at position: Int) -> PushContext { bench.context }
-    func health(at position: Int) -> ProviderHealth { bench.health }
-    func health(of platform: Platform) -> ProviderHealth { bench.health }
+    func health(at position: Int) -> ClientHealth { bench.health }
+    func health(of platform: Platform) -> ClientHealth { bench.health }
     func other(than device: DeviceTarget, behind position: Int) -> Int? { nil }
     func admitted(_ position: Int) { slots.insert(position) }
 

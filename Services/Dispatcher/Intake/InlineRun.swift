@@ -61,7 +61,7 @@ final class InlineRun: Run, @unchecked Sendable {
     private struct Member {
         let push: Int
         let member: ShardMember
-        let health: ProviderHealth
+        let health: ClientHealth
         var holdsSlot = false
         /// It ended after its push was ready: it is written as a row in flight, and ends as that.
         var isLate = false
@@ -126,7 +126,7 @@ final class InlineRun: Run, @unchecked Sendable {
         _ deliveries: [Delivery],
         at createdAt: Instant,
         hasRow: Bool,
-        health: (Delivery) -> ProviderHealth
+        health: (Delivery) -> ClientHealth
     ) {
         let first = members.count
         for delivery in deliveries {
@@ -224,7 +224,7 @@ final class InlineRun: Run, @unchecked Sendable {
         return context
     }
 
-    func health(at position: Int) -> ProviderHealth {
+    func health(at position: Int) -> ClientHealth {
         guard let member = members[position] else { preconditionFailure("recorded already") }
         return member.health
     }

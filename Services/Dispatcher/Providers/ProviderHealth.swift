@@ -3,17 +3,17 @@ import PushStorage
 
 /// How one app fares at one provider; all its deliveries there share it, and those that
 /// wait for it wait here. Confined to the loop.
-final class ProviderHealth: @unchecked Sendable {
+final class ProviderHealth<Waiting>: @unchecked Sendable {
     let client: FlightBudget.Client
     var breakers = ProviderBreakers()
     var spread = DueSpread()
     var wave = DeadTokenWave()
-    var backlog: ProviderBacklog<WaitingMember>
+    var backlog: ProviderBacklog<Waiting>
     /// Hears of a wave of dead tokens that has just begun: whether they are another sender's, how many
     /// are dead, and of how many answers.
     var onWave: (Bool, Int, Int) -> Void = { _, _, _ in }
 
-    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<WaitingMember>) {
+    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<Waiting>) {
         self.client = client
         self.backlog = backlog
     }

@@ -6,7 +6,7 @@ import PushCore
 /// Confined to the loop.
 final class ProviderHealths: @unchecked Sendable {
     /// By app, then by `Platform.ordinal`.
-    private var known: [String: [ProviderHealth?]] = [:]
+    private var known: [String: [ClientHealth?]] = [:]
     private var clients = 0
     private let backlogLimit: Int
     private let share: Int
@@ -25,10 +25,10 @@ final class ProviderHealths: @unchecked Sendable {
         self.log = log
     }
 
-    func health(of app: String, at platform: Platform) -> ProviderHealth {
+    func health(of app: String, at platform: Platform) -> ClientHealth {
         if let health = known[app]?[platform.ordinal] { return health }
         clients += 1
-        let health = ProviderHealth(
+        let health = ClientHealth(
             FlightBudget.Client(clients),
             backlog: ProviderBacklog(limit: backlogLimit, share: share)
         )

@@ -293,7 +293,7 @@ actor DeliveryEngine: ServicePart {
         sender.send(run.begin(session: session, lookedUpAt: lookedUpAt), of: run)
     }
 
-    nonisolated func health(of delivery: Delivery) -> ProviderHealth {
+    nonisolated func health(of delivery: Delivery) -> ClientHealth {
         healths.health(of: delivery.app, at: delivery.device.provider)
     }
 

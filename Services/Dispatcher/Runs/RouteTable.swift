@@ -22,7 +22,7 @@ struct RouteTable {
     /// The members that leave through one client. A reference, as each member adds to it.
     final class Route {
         let client: any ProviderClient
-        let health: ProviderHealth
+        let health: ClientHealth
         let platform: Platform
         fileprivate(set) var positions: [Int] = []
         fileprivate(set) var notifications: [OutgoingNotification] = []
@@ -31,7 +31,7 @@ struct RouteTable {
 
         fileprivate init(
             _ client: any ProviderClient,
-            _ health: ProviderHealth,
+            _ health: ClientHealth,
             _ platform: Platform,
             room: Int
         ) {
@@ -108,7 +108,7 @@ struct RouteTable {
     mutating func find(
         _ delivery: Delivery,
         of context: PushContext,
-        _ health: ProviderHealth
+        _ health: ClientHealth
     ) throws(Obstacle) -> (Route, RenderedPayload, overwrites: Bool) {
         if self.context !== context {
             ways.removeAll(keepingCapacity: true)
@@ -141,7 +141,7 @@ struct RouteTable {
         _ topic: String?,
         _ variant: String?,
         _ context: PushContext,
-        _ health: ProviderHealth
+        _ health: ClientHealth
     ) -> Way {
         var route = exit(of: delivery, topic, health)
         var template: PayloadTemplate?
@@ -171,7 +171,7 @@ struct RouteTable {
     private mutating func exit(
         of delivery: Delivery,
         _ topic: String?,
-        _ health: ProviderHealth
+        _ health: ClientHealth
     ) -> Result<Route, Obstacle> {
         if lastExit < exits.count, exits[lastExit].takes(delivery, topic) {
             return exits[lastExit].route
@@ -196,7 +196,7 @@ struct RouteTable {
     private mutating func makeRoute(
         _ delivery: Delivery,
         _ topic: String?,
-        _ health: ProviderHealth
+        _ health: ClientHealth
     ) -> Result<Route, Obstacle> {
         // What waited may outlast what was known of its app: a lost connection to Postgres may have
         // lost the NOTIFY of a change.

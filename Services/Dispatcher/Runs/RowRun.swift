@@ -11,7 +11,7 @@ final class RowRun: Run, @unchecked Sendable {
     private struct Row {
         let member: ShardMember
         let context: PushContext
-        let health: ProviderHealth
+        let health: ClientHealth
         /// The use of the slot that it holds.
         var slot: FlightBudget.Use?
         var end: DeliveryEnd?
@@ -29,7 +29,7 @@ final class RowRun: Run, @unchecked Sendable {
 
     var count: Int { rows.count }
 
-    func add(_ member: ShardMember, _ context: PushContext, _ health: ProviderHealth) {
+    func add(_ member: ShardMember, _ context: PushContext, _ health: ClientHealth) {
         rows.append(Row(member: member, context: context, health: health))
     }
 
@@ -39,7 +39,7 @@ final class RowRun: Run, @unchecked Sendable {
         _ member: ShardMember,
         _ end: DeliveryEnd,
         _ context: PushContext,
-        _ health: ProviderHealth,
+        _ health: ClientHealth,
         slot: FlightBudget.Use?,
         session: Int,
         _ services: RunServices
@@ -57,7 +57,7 @@ final class RowRun: Run, @unchecked Sendable {
 
     func context(at position: Int) -> PushContext { row(position).context }
 
-    func health(at position: Int) -> ProviderHealth { row(position).health }
+    func health(at position: Int) -> ClientHealth { row(position).health }
 
     private func row(_ position: Int) -> Row {
         guard let row = rows[position] else { preconditionFailure("recorded already") }

@@ -13,7 +13,7 @@ protocol Run: RecordedRun {
     /// The context of a member that is sent.
     func context(at position: Int) -> PushContext
     /// The health of a member's provider.
-    func health(at position: Int) -> ProviderHealth
+    func health(at position: Int) -> ClientHealth
     /// Notes that a member holds a slot of the flight budget.
     func admitted(_ position: Int)
     /// Notes that a member has ended, or is due later.
@@ -38,10 +38,19 @@ extension Run {
 
 /// A run whose members are sent in order: one that must wait holds up those behind it.
 protocol OrderedRun: Run {
-    func health(of platform: Platform) -> ProviderHealth
+    func health(of platform: Platform) -> ClientHealth
     /// The first member of another platform or environment that was read behind a position.
     func other(than device: DeviceTarget, behind position: Int) -> Int?
 }
+
+/// A member of a run that waits for its provider's share of the flight budget.
+struct WaitingMember {
+    let run: any Run
+    let position: Int
+}
+
+/// The health of one provider of one app, and the members that wait for it.
+typealias ClientHealth = ProviderHealth<WaitingMember>
 
 /// What the runs of a process share.
 struct RunServices {

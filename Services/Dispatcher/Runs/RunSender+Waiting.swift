@@ -1,12 +1,6 @@
 import EventLoop
 import PushCore
 
-/// A member of a run that waits for its provider's share of the flight budget.
-struct WaitingMember {
-    let run: any Run
-    let position: Int
-}
-
 /// Members that wait here for their provider's share. Which of them may, `ProviderBacklog` decides.
 extension RunSender {
     private static let tick: Duration = .milliseconds(100)
@@ -28,7 +22,7 @@ extension RunSender {
         setTimer()
     }
 
-    private func dueTime(of health: ProviderHealth, _ time: Int64, _ now: Instant) -> Instant {
+    private func dueTime(of health: ClientHealth, _ time: Int64, _ now: Instant) -> Instant {
         now.adding(milliseconds: health.backlog.delay(at: time))
     }
 

@@ -38,7 +38,7 @@ final class RunSender: @unchecked Sendable {
     /// Slots were given back.
     var onFreed: () -> Void = {}
     /// Providers for which members wait.
-    var waited: [ProviderHealth] = []
+    var waited: [ClientHealth] = []
     var timer: LoopTimer?
 
     init(
@@ -190,7 +190,7 @@ final class RunSender: @unchecked Sendable {
         _ position: Int,
         of run: any Run,
         _ member: ShardMember,
-        _ health: ProviderHealth,
+        _ health: ClientHealth,
         _ end: DeliveryEnd
     ) {
         if member.use == .direct { room.budget.ended(health.client) }
@@ -218,7 +218,7 @@ final class RunSender: @unchecked Sendable {
         _ member: ShardMember,
         at position: Int,
         of run: any Run,
-        _ health: ProviderHealth,
+        _ health: ClientHealth,
         _ table: inout RouteTable,
         _ now: Instant
     ) -> Preparation {
@@ -296,7 +296,7 @@ final class RunSender: @unchecked Sendable {
         of run: any Run,
         _ answer: ProviderAnswer,
         _ platform: Platform,
-        _ health: ProviderHealth,
+        _ health: ClientHealth,
         isShard: Bool,
         repeatOverwrites: Bool,
         since started: ContinuousClock.Instant

@@ -66,7 +66,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     var recorded = 0
 
     var phase = Phase.working
-    private var healths: [ProviderHealth?] = Array(
+    private var healths: [ClientHealth?] = Array(
         repeating: nil,
         count: Platform.allCases.count
     )
@@ -151,7 +151,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
 
     func context(at position: Int) -> PushContext { context }
 
-    func health(at position: Int) -> ProviderHealth {
+    func health(at position: Int) -> ClientHealth {
         health(of: window.member(at: position)?.delivery.device.provider ?? .apns)
     }
 
@@ -162,7 +162,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         engine.flight.budget.release(.shards, health(at: position).client)
     }
 
-    func health(of platform: Platform) -> ProviderHealth {
+    func health(of platform: Platform) -> ClientHealth {
         if let known = healths[platform.ordinal] { return known }
         let health = engine.healths.health(of: shard.app, at: platform)
         healths[platform.ordinal] = health
