@@ -233,6 +233,34 @@ extension EndToEndTests {
             }
         }
 
+        @Test("A push that names 200 devices takes the fast path, and is one row")
+        func manyNamed() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let dispatcher = try await stack.start(
+                    "carillon-dispatcher",
+                    ["DISPATCH_HOLD": "10s"]
+                )
+                let tokens = (0..<200).map { _ in makeAPNsToken() }
+                let (id, request) = event(app, tokens: tokens)
+                try await stack.send(request)
+                #expect(try await stack.finishedPush(event: id)["delivered"] == 200)
+                for token in tokens {
+                    #expect(try await stack.simulator.received(for: token).count == 1)
+                }
+                #expect(
+                    try await stack.database.query(
+                        """
+                        select (select count(*) from deliveries),
+                            (select string_agg(jsonb_array_length(deliveries)::text, ' ')
+                                from event_pushes)
+                        """
+                    ) == ["0|200"]
+                )
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
         @Test(
             "Without a credential a delivery fails before its payload is looked at, and no token dies"
         )
