@@ -119,8 +119,8 @@ extension EventIntake {
     /// The session to write under.
     private func session() async -> Int? {
         while true {
-            if let session = await engine.currentSession { return session }
-            guard !(await engine.isStopping) else { return nil }
+            if let session = engine.session.current { return session }
+            guard !engine.session.isStopping else { return nil }
             await engine.waitForRoom(in: .direct, count: 1)
         }
     }

@@ -155,7 +155,7 @@ actor EventIntake: ServicePart {
         for (item, reason) in refused { batch.refuse(item, because: reason) }
         let engine = engine
         return await deadLetters.write(batch.unusable.map { ($0.record, $0.reason) }) {
-            await engine.isStopping
+            engine.session.isStopping
         }
     }
 
@@ -189,7 +189,7 @@ actor EventIntake: ServicePart {
             guard let late = await planAll(rows) else { return nil }
             refused += late
             if items.isEmpty { return refused }
-            guard !(await engine.isStopping) else { return nil }
+            guard !engine.session.isStopping else { return nil }
             room = items.count
             await engine.promiseRoom(for: room)
         }
@@ -224,8 +224,8 @@ actor EventIntake: ServicePart {
         var pause = Pause()
         while let portion = queue.next {
             await engine.waitForRoom(in: .direct, count: portion.items.count)
-            guard let session = await engine.currentSession else {
-                guard !(await engine.isStopping) else { return nil }
+            guard let session = engine.session.current else {
+                guard !engine.session.isStopping else { return nil }
                 await engine.waitForRoom(in: .direct, count: 1)
                 continue
             }
@@ -255,7 +255,7 @@ actor EventIntake: ServicePart {
                 }
                 guard await holdBack(error, &pause) else { return nil }
                 // Whether the transaction was committed may not be known.
-                await engine.lookForStrays()
+                engine.inHand.lookForStrays()
             }
         }
         return refused
@@ -293,7 +293,7 @@ actor EventIntake: ServicePart {
     ///
     /// - Returns: `false` when a stop came first.
     func holdBack(_ error: any Error, _ pause: inout Pause) async -> Bool {
-        if await engine.isStopping { return false }
+        if engine.session.isStopping { return false }
         trouble.set(Self.cannotPlan)
         log.warning(
             "events cannot be planned; the partitions are held",

@@ -88,15 +88,15 @@ actor AudiencePlanner: ServicePart {
 
     /// - Returns: Whether there was a push to plan.
     private func planNext() async throws -> Bool {
-        guard let session = await engine.workingSession else { return false }
+        guard let session = engine.session.working else { return false }
         if let until = uncertainUntil {
             let isOver = ContinuousClock.now >= until
             try await database.planning.release(kind, session: session)
             if isOver { uncertainUntil = nil }
         }
         guard let push = try await claim(session) else { return false }
-        engine.begins(planning: push.id)
-        defer { engine.ends(planning: push.id) }
+        engine.inHand.begins(planning: push.id)
+        defer { engine.inHand.ends(planning: push.id) }
         takeTurn(push.app)
         if let reason = troubles.failure(of: push.id) {
             try await fail(push, reason, session: session)

@@ -68,7 +68,7 @@ actor ScheduleReleaser: ServicePart {
 
     /// - Returns: How long to wait before it looks again.
     private func releaseDue() async throws -> Duration {
-        guard let session = await engine.workingSession else { return .milliseconds(250) }
+        guard let session = engine.session.working else { return .milliseconds(250) }
         let batch: ReleasedBatch
         do {
             batch = try await database.schedules.release(
@@ -87,7 +87,7 @@ actor ScheduleReleaser: ServicePart {
             return .zero
         } catch {
             // Whether the transaction was committed may not be known.
-            await engine.lookForStrays()
+            engine.inHand.lookForStrays()
             throw error
         }
         troubles.released(batch.pushes.map(\.id), isAll: !batch.isFull)

@@ -155,41 +155,6 @@ actor DeliveryEngine: ServicePart {
         credentials.withdrawAll()
     }
 
-    /// The session to write under; `nil` while there is none.
-    var currentSession: Int? { session.current }
-
-    /// The session to claim under: none while stopping.
-    var workingSession: Int? { session.working }
-
-    var isStopping: Bool { session.isStopping }
-
-    /// When a stop waits for answers no longer.
-    var stopsAt: ContinuousClock.Instant? { session.stopsAt }
-
-    func isCurrent(_ session: Int) -> Bool { self.session.isCurrent(session) }
-
-    // MARK: Strays
-
-    /// A row may be ours without anybody working on it: the answer to the transaction that made it
-    /// ours was lost.
-    func lookForStrays() { inHand.lookForStrays() }
-
-    var isLookWanted: Bool { inHand.isLookWanted }
-
-    func strays(among owned: Set<DeliveryKey>, session: Int) -> Set<DeliveryKey> {
-        isCurrent(session) ? inHand.strays(among: owned) : []
-    }
-
-    func strayPlans(among claimed: Set<String>, session: Int) -> Set<String> {
-        isCurrent(session) ? inHand.strayPlans(among: claimed) : []
-    }
-
-    /// On the loop: a planner works on this push from now on.
-    nonisolated func begins(planning pushID: String) { inHand.begins(planning: pushID) }
-
-    /// On the loop.
-    nonisolated func ends(planning pushID: String) { inHand.ends(planning: pushID) }
-
     // MARK: Shards
 
     func add(_ shard: any SessionWork) {
@@ -204,15 +169,13 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Room
 
-    func room(in lane: Lane) -> Int { flight.room(in: lane) }
-
-    func isWorthClaiming(in lane: Lane) -> Bool { flight.isWorthClaiming(in: lane) }
-
     /// Waits until a lane has room for so many, or for a good part of all, and there is a session.
     func waitForRoom(in lane: Lane, count: Int) async {
         // Looked at in the closure, before which the task may be queued once more.
         await withCheckedContinuation { waiter in
-            if flight.hasRoom(in: lane, count: count) || isStopping { return waiter.resume() }
+            if session.isStopping || flight.hasRoom(in: lane, count: count) {
+                return waiter.resume()
+            }
             flight.add(waiter, waitingFor: count, in: lane)
         }
     }
@@ -220,7 +183,7 @@ actor DeliveryEngine: ServicePart {
     /// The same for a batch of events, whose room stays theirs until `flight.keepPromise`.
     func promiseRoom(for count: Int) async {
         await withCheckedContinuation { waiter in
-            if isStopping || flight.hasRoom(in: .direct, count: count) {
+            if session.isStopping || flight.hasRoom(in: .direct, count: count) {
                 flight.promise(count)
                 waiter.resume()
             } else {
@@ -233,7 +196,7 @@ actor DeliveryEngine: ServicePart {
     private func roomAppeared() {
         flight.roomAppeared()
         for shard in shards { shard.roomAppeared() }
-        if isStopping, flight.budget.owned == 0, isIdle {
+        if session.isStopping, flight.budget.owned == 0, isIdle {
             drained?.resume()
             drained = nil
         }
@@ -257,7 +220,7 @@ actor DeliveryEngine: ServicePart {
         session: Int,
         isFirst: Bool = false
     ) async {
-        guard !deliveries.isEmpty, isCurrent(session) else { return }
+        guard !deliveries.isEmpty, self.session.isCurrent(session) else { return }
         for delivery in deliveries { inHand.take(delivery.key) }
         // What is left here is released when the session closes.
         guard await loadCredentials(of: Set(deliveries.map(\.app)), session: session) else {
@@ -287,9 +250,9 @@ actor DeliveryEngine: ServicePart {
         room: Int
     ) async {
         defer { flight.keepPromise(room) }
-        guard isCurrent(session), await loadCredentials(of: apps, session: session) else {
-            return run.drop()
-        }
+        guard self.session.isCurrent(session),
+            await loadCredentials(of: apps, session: session)
+        else { return run.drop() }
         sender.send(run.begin(session: session, lookedUpAt: lookedUpAt), of: run)
     }
 
@@ -306,13 +269,13 @@ actor DeliveryEngine: ServicePart {
             do {
                 try await credentials.load(apps)
                 trouble.clear(Self.cannotRead)
-                return isCurrent(session)
+                return self.session.isCurrent(session)
             } catch {
                 trouble.set(Self.cannotRead)
                 log.warning("credentials cannot be read", [.error: .string("\(error)")])
                 await backoff.wait(on: loop)
             }
-            guard isCurrent(session), !Task.isCancelled else { return false }
+            guard self.session.isCurrent(session), !Task.isCancelled else { return false }
         }
     }
 
@@ -335,7 +298,7 @@ actor DeliveryEngine: ServicePart {
             recorder.drop()
         }
         guard flight.budget.owned > 0 || !isIdle else { return }
-        let left = max(.zero, ContinuousClock.now.duration(to: stopsAt ?? .now))
+        let left = max(.zero, ContinuousClock.now.duration(to: session.stopsAt ?? .now))
         let limit = loop.schedule(after: left) {
             self.assumeIsolated { engine in
                 engine.log.warning(

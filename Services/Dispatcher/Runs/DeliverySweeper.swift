@@ -63,10 +63,10 @@ actor DeliverySweeper: ServicePart {
 
     /// - Returns: Whether there may be more.
     private func sweep() async throws -> Bool {
-        guard let session = await engine.workingSession else { return false }
+        guard let session = engine.session.working else { return false }
         // Waiting for a part of the lane keeps the claims large while much is in flight.
-        let room = await engine.room(in: lane)
-        guard room > 0, await engine.isWorthClaiming(in: lane) else { return false }
+        let room = engine.flight.room(in: lane)
+        guard room > 0, engine.flight.isWorthClaiming(in: lane) else { return false }
         let wasCrowded = isCrowded
         let due: [Delivery]
         do {
@@ -76,7 +76,7 @@ actor DeliverySweeper: ServicePart {
             return false
         } catch {
             // Whether the claim was committed may not be known.
-            await engine.lookForStrays()
+            engine.inHand.lookForStrays()
             throw error
         }
         guard !due.isEmpty else { return wasCrowded }

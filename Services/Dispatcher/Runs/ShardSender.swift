@@ -91,7 +91,7 @@ actor ShardSender: ServicePart {
 
     /// - Returns: How many were claimed.
     private func claim() async throws -> Int {
-        guard let session = await engine.workingSession else { return 0 }
+        guard let session = engine.session.working else { return 0 }
         let running = runs
         let room = ShardRoom(
             limit: limit,
@@ -147,7 +147,7 @@ actor ShardSender: ServicePart {
     }
 
     private func begin(_ shard: ClaimedShard, _ context: PushContext, session: Int) async {
-        guard await engine.workingSession == session else { return }
+        guard engine.session.working == session else { return }
         let run = ShardRun(
             shard,
             session: session,
@@ -177,7 +177,7 @@ actor ShardSender: ServicePart {
     }
 
     private func untilNextDue() async throws -> Duration {
-        guard await engine.workingSession != nil, runs.count < limit,
+        guard engine.session.working != nil, runs.count < limit,
             let due = try await database.shards.nextDue()
         else { return Self.idleWait }
         let wait = due.milliseconds - database.clock.now().milliseconds
@@ -212,7 +212,7 @@ actor ShardSender: ServicePart {
     }
 
     private func handBack() async {
-        let limit = await engine.stopsAt ?? .now
+        let limit = engine.session.stopsAt ?? .now
         // In a task of its own: this one is cancelled, and would not sleep.
         let waiting = Task(executorPreference: loop) {
             while await !self.runs.isEmpty, .now < limit {

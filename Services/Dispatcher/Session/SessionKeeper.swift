@@ -75,7 +75,7 @@ actor SessionKeeper: ServicePart {
         let asked = SteadyInstant.now()
         do {
             // Whoever met a row that is not ours any more has told the engine already.
-            if let id = state.id, await engine.currentSession == nil {
+            if let id = state.id, engine.session.current == nil {
                 try await sessions.end(id)
                 await apply(.renewed(id: id, isHeld: false, asked: asked))
             }

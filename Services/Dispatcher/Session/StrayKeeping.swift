@@ -18,12 +18,13 @@ struct StrayKeeping: ServicePart {
     func run() async throws {
         while !Task.isCancelled {
             try? await runtime.mainLoop.sleep(for: Self.wait)
-            guard let session = await engine.workingSession else { continue }
+            guard let session = engine.session.working else { continue }
             do {
                 try await giveBackPlans(session)
-                guard await engine.isLookWanted else { continue }
+                guard engine.inHand.isLookWanted else { continue }
                 let owned = try await database.due.owned(session: session)
-                let strays = await engine.strays(among: Set(owned.map(\.key)), session: session)
+                guard engine.session.isCurrent(session) else { continue }
+                let strays = engine.inHand.strays(among: Set(owned.map(\.key)))
                 guard !strays.isEmpty else { continue }
                 let now = database.clock.now()
                 let results = try await database.ledger.write(
@@ -47,7 +48,8 @@ struct StrayKeeping: ServicePart {
     /// could not be written down, so these are always looked for: there are next to none.
     private func giveBackPlans(_ session: Int) async throws {
         let claimed = try await database.planning.held(session: session)
-        let strays = await engine.strayPlans(among: claimed, session: session)
+        guard engine.session.isCurrent(session) else { return }
+        let strays = engine.inHand.strayPlans(among: claimed)
         guard !strays.isEmpty else { return }
         let returned = try await database.planning.giveBack(session: session, strays)
         runtime.log.warning("pushes that nobody planned go back", [.count: .integer(returned)])
