@@ -163,7 +163,7 @@ final class RunSender: @unchecked Sendable {
     /// Sends members that hold their slots.
     func send(_ ready: [Int], of run: any Run, _ now: Instant) {
         guard !ready.isEmpty else { return }
-        var table = RouteTable(credentials, room: min(ready.count, 512), at: now)
+        var table = RouteTable(credentials, room: min(ready.count, 64), at: now)
         for position in ready {
             guard let member = run.member(at: position) else { continue }
             let health = run.health(at: position)
