@@ -73,6 +73,8 @@ package enum LedgerResult: Sendable, Equatable {
 package enum LedgerForm: Sendable, Equatable {
     /// Push and deliveries are one row of `event_pushes`.
     case row
+    /// The push has its row of `pushes`, and its deliveries are packed in it.
+    case packed
     /// A row of `deliveries` each, and one of `pushes`.
     case rows
     /// A part of a row of `delivery_chunks`.
@@ -82,9 +84,10 @@ package enum LedgerForm: Sendable, Equatable {
 }
 
 extension PushLedger {
-    /// The form of a push of the fast path: one row if all of it has ended and it came over Kafka.
+    /// The form of a push of the fast path: one row if all of it has ended, its own where HTTP accepted it.
     static func form(of push: SentPush) -> LedgerForm {
-        !push.hasRow && push.deliveries.allSatisfy { $0.end?.outcome != nil } ? .row : .rows
+        guard push.deliveries.allSatisfy({ $0.end?.outcome != nil }) else { return .rows }
+        return push.hasRow ? .packed : .row
     }
 
     /// The form of a delivery: a chunk's if it went well and there is nothing else to say of it. The

@@ -3,8 +3,8 @@ import Postgres
 import PushCore
 
 extension FewDevicesStore {
-    /// Writes pushes down as they ended: one row where all of one has ended and it came over Kafka, else the
-    /// rows that any push has. One transaction, behind the fence of the session. What is known by now is
+    /// Writes pushes down as they ended: one row where all of one has ended (its own if HTTP accepted it), else
+    /// the rows that any push has. One transaction, behind the fence of the session. What is known by now is
     /// left alone: the same event reached another replica at the same time, or the answer to an earlier
     /// commit was lost.
     ///
@@ -218,7 +218,8 @@ extension FewDevicesStore {
         func counts(_ outcome: Outcome) -> PostgresValue {
             .integerArray(books.map { $0.ledger[outcome] })
         }
-        let all = pushes.flatMap(\.deliveries)
+        let isPacked = pushes.map { PushLedger.form(of: $0) == .packed }
+        let all = zip(pushes, isPacked).flatMap { $1 ? [] : $0.deliveries }
         let parameters =
             identity(pushes) + [
                 .jsonArray(pushes.map { .object($0.push.notes) }),
@@ -246,6 +247,9 @@ extension FewDevicesStore {
                 .textArray(all.map { $0.end?.outcome == nil ? nil : $0.end?.messageID }),
                 .timestampArray(all.map { $0.end?.decision.dueAt?.microseconds }),
                 .booleanArray(all.map { $0.end == nil }),
+                .jsonArray(
+                    zip(pushes, isPacked).map { $1 && !$0.deliveries.isEmpty ? $0.packed : nil }
+                ),
             ]
         return fence.guarding(parameters) { isFree in
             """
@@ -253,25 +257,25 @@ extension FewDevicesStore {
                 INSERT INTO pushes (id, app, event_source, event_id, request, notes, lane, environment,
                     expires_at, status, targeted, delivered, failed, expired, suppressed, in_doubt,
                     invalid_tokens, pending, failures, planned_until, created_at, updated_at,
-                    finished_at)
+                    finished_at, deliveries)
                 SELECT i.id, i.app, i.source, i.event_id, i.request, coalesce(i.notes, '{}'), 0,
                     i.environment, i.expires_at,
                     CASE WHEN i.pending = 0 THEN \(PushStatus.done.sql) ELSE \(PushStatus.sending.sql) END,
                     i.delivered + i.failed + i.expired + i.suppressed + i.in_doubt + i.pending,
                     i.delivered, i.failed, i.expired, i.suppressed, i.in_doubt, i.invalid_tokens,
                     i.pending, i.failures, i.created_at, i.created_at, now(),
-                    CASE WHEN i.pending = 0 THEN now() END
+                    CASE WHEN i.pending = 0 THEN now() END, i.deliveries
                 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
                     $7::text[], $8::timestamptz[], $9::bigint[], $10::bigint[], $11::bigint[],
                     $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::jsonb[],
-                    $17::timestamptz[])
+                    $17::timestamptz[], $40::jsonb[])
                     AS i(id, app, source, event_id, request, notes, environment, expires_at, delivered,
                         failed, expired, suppressed, in_doubt, invalid_tokens, pending, failures,
-                        created_at)
+                        created_at, deliveries)
                 WHERE \(isFree)
                 ON CONFLICT (id) DO UPDATE SET \(PushBooks.sentAtOnce), planned_until = now(),
                     created_at = excluded.created_at, accepted_at = pushes.created_at,
-                    updated_at = now()
+                    deliveries = excluded.deliveries, updated_at = now()
                 WHERE pushes.planned_until IS NULL
                     AND pushes.status IN (\(PushStatus.queued.sql), \(PushStatus.cancelled.sql))
                 RETURNING id, status

@@ -5,30 +5,66 @@ import Testing
 
 @testable import PushStorage
 
-/// Pushes whose deliveries are in their own row, as the next version's dispatcher writes them.
+/// Pushes whose deliveries are in their own row, as the ledger writes those that HTTP accepted.
 @Suite("A push that has its deliveries in its own row", .timeLimit(.minutes(2)))
 struct PackedPushTests {
-    /// Writes a push over HTTP to a phone and a token that has ended: one delivered, one failed.
+    /// Sends a push over HTTP to a phone and a token, of `age` days: one delivered, one failed.
     private func pack(
         _ event: String,
         to phone: String,
         age: Int = 0,
         _ fixture: StorageFixture
     ) async throws -> String {
+        let database = fixture.database
         let push = try fixture.push(event, ["installations": [.string(phone), "token-hash"]])
+        _ = try await database.pushes.accept(
+            push,
+            record: OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+        )
+        let found = try await database.fewDevices.lookUp([push]).first
+        guard case .new(let deliveries, let at, let hasRow)? = found else {
+            Issue.record("it is new")
+            return push.id
+        }
+        let token = Delivery(
+            key: DeliveryKey(day: at.day, pushID: push.id, target: "token-hash"),
+            app: push.app,
+            device: DeviceTarget(provider: .fcm, token: "t", environment: .none),
+            lane: 0,
+            attempts: 0,
+            unanswered: 0,
+            createdAt: at
+        )
+        let whole = SentPush(
+            push: push,
+            createdAt: at,
+            hasRow: hasRow,
+            deliveries: [
+                DeliveryRecord(
+                    deliveries[0],
+                    DeliveryEnd(.settle(.delivered), status: 200, attempts: 1, unanswered: 0, at: at)
+                ),
+                DeliveryRecord(
+                    token,
+                    DeliveryEnd(
+                        .settle(.failed),
+                        status: 400,
+                        reason: "BadThing",
+                        messageID: "m-1",
+                        attempts: 2,
+                        unanswered: 0,
+                        at: at
+                    )
+                ),
+            ]
+        )
+        let session = try await database.sessions.open(name: "replica")
+        #expect(try await database.fewDevices.write(session: session, [whole]).ids == [push.id])
+        #expect(try await text(fixture, "select count(*) from deliveries") == ["0"])
         _ = try await fixture.server.query(
             """
-            insert into pushes (id, app, event_source, event_id, request, status, targeted, delivered,
-                failed, failures, environment, planned_until, created_at, updated_at, finished_at,
-                deliveries)
-            select '\(push.id)', 'shop', 'registration', '\(event)',
-                '\(JSONValue.object(push.object).text)', 'done', 2, 1, 1,
-                '[{"provider": "fcm", "reason": "BadThing", "status": 400, "count": 1}]', 'production',
-                t, t, t, t,
-                '[{"t": "\(phone)", "p": "apns", "e": "production", "s": 1, "c": 200},
-                  {"t": "token-hash", "n": true, "p": "fcm", "s": 2, "a": 2, "c": 400,
-                   "r": "BadThing", "m": "m-1"}]'
-            from (select now() - interval '\(age) days' as t) x
+            update pushes set created_at = created_at - interval '\(age) days',
+                finished_at = finished_at - interval '\(age) days' where id = '\(push.id)'
             """
         )
         return push.id
