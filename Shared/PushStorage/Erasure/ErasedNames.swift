@@ -57,11 +57,11 @@ enum ErasedNames {
         let atMicroseconds: Int64
     }
 
-    /// Whoever writes down what was done before it begins passes here first, and sees from then on what was
-    /// erased: an erasure that has noted its names waits for those that passed before (`closeBarrier`).
+    /// Passes the barrier before rows that name subjects are written: an erasure that has noted its names
+    /// waits for the transactions that passed before (`closeBarrier`), and then finds their rows.
     ///
-    /// - Parameter apps: Whose subjects are named, in their order.
-    /// - Returns: A statement of his transaction.
+    /// - Parameter apps: The apps of the subjects, sorted.
+    /// - Returns: A statement of the writing transaction.
     static func passBarrier(of apps: [String]) -> (String, [PostgresValue]) {
         (
             """

@@ -47,8 +47,10 @@ package struct IntakeStore: Sendable {
             let members =
                 inPages ? nil : try await MemberCounts.count(of: pushes, transaction)
             let (now, later) = members?.firstPortion(of: pushes) ?? (pushes, [])
-            let (lock, ids) = PushLock.take(now.map(\.id))
-            _ = try await transaction.execute(lock, ids)
+            _ = try await transaction.pipeline([
+                ErasedNames.passBarrier(of: Set(now.map(\.app)).sorted()),
+                PushLock.take(now.map(\.id)),
+            ])
             let fresh = try await Self.insertKeys(now, transaction)
             var audience = DirectAudience(
                 fresh.filter { $0.releaseAt == nil },

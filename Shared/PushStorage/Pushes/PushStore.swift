@@ -104,8 +104,10 @@ package struct PushStore: Sendable {
         _ record: OutgoingRecord,
         _ transaction: PostgresTransaction
     ) async throws -> StoredPush? {
-        let (sql, parameters) = insertion(of: push)
-        guard let row = try await transaction.execute(sql, parameters).first else { return nil }
+        let results = try await transaction.pipeline([
+            ErasedNames.passBarrier(of: [push.app]), insertion(of: push),
+        ])
+        guard let row = results[1].first else { return nil }
         try await OutboxStore.append([record], transaction)
         return try Self.push(row)
     }

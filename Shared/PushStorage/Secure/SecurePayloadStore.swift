@@ -106,6 +106,7 @@ package struct SecurePayloadStore: Sendable {
                 )
             }
         }
+        statements.append(ErasedNames.passBarrier(of: [push.app]))
         let pushPlace = statements.count
         statements.append(PushStore.insertion(of: push))
         statements += OutboxStore.appending([record])

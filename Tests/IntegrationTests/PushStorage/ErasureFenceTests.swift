@@ -79,6 +79,37 @@ struct ErasureFenceTests {
         }
     }
 
+    @Test("A push passes the erasures' barrier before its row is there, over HTTP and from Kafka")
+    func pushes() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            // Each row of a push notes whether its transaction holds the barrier's lock.
+            _ = try await fixture.server.query(
+                """
+                create table passed (is_passed boolean);
+                create function note_barrier() returns trigger language plpgsql as $$ begin
+                    insert into passed select count(*) > 0 from pg_locks
+                    where pid = pg_backend_pid() and locktype = 'advisory' and mode = 'ShareLock';
+                    return null;
+                end $$;
+                create trigger note_barrier after insert on pushes
+                    for each row execute function note_barrier()
+                """
+            )
+            let session = try await database.sessions.open(name: "replica")
+            let accepted = try fixture.push("http", ["identities": ["ann"]])
+            _ = try await database.pushes.accept(
+                accepted,
+                record: OutgoingRecord(topic: "push.requests", key: [1], value: [2])
+            )
+            let planned = try fixture.push("kafka", ["channels": ["news"]])
+            _ = try await database.intake.plan(session: session, [planned])
+            #expect(
+                try await fixture.server.query("select is_passed from passed") == ["t", "t"]
+            )
+        }
+    }
+
     @Test("A plain digest of a version before is honoured")
     func plain() async throws {
         try await StorageFixture.run { fixture in
