@@ -43,15 +43,15 @@ struct RecorderQueueTests {
         #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil, "what is left is no block")
     }
 
-    @Test("while more are coming they wait for each other, 80 ms at most")
+    @Test("while more are coming they wait for each other, 60 ms at most")
     func busy() {
         var queue = queue(1)
-        for time in 1...79 as ClosedRange<Int64> {
+        for time in 1...59 as ClosedRange<Int64> {
             queue.add(1, .pushes, outcomes: 1, at: at(time))
             #expect(queue.nextBlock(at: at(time), isMoreComing: true) == nil)
-            #expect(queue.nextLook == at(80))
+            #expect(queue.nextLook == at(60))
         }
-        #expect(queue.nextBlock(at: at(80), isMoreComing: true)?.count == 80)
+        #expect(queue.nextBlock(at: at(60), isMoreComing: true)?.count == 60)
         #expect(queue.nextLook == nil)
     }
 

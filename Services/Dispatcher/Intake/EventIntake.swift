@@ -31,8 +31,9 @@ actor EventIntake: ServicePart {
         trouble.reason ?? deadLetters.notReadyReason()
     }
 
-    /// Batches that are in hand at once: those of the fast path wait for their providers.
-    private static let readers = 64
+    /// Batches that are in hand at once: those of the fast path wait until they are recorded, and at half
+    /// load each is a handful of records. What they hold is bounded by the slots that they wait for.
+    private static let readers = 256
     /// Of them, those that are planned at once: while one is written to the disk another is read.
     private static let planners = 2
     /// As `readers`, of `PUSH_RC`: its few events are planned, each in an instant.

@@ -18,7 +18,7 @@ struct RecorderQueue<Item> {
     /// So many outcomes wait for no more.
     static var block: Int { 1000 }
     /// So long an outcome waits for others, where more are coming.
-    static var patienceMilliseconds: Int64 { 80 }
+    static var patienceMilliseconds: Int64 { 60 }
     static var maximumProduces: Int { 4 }
     /// Entries of one write.
     static var batch: Int { 500 }

@@ -42,7 +42,13 @@ struct PackedPushTests {
             deliveries: [
                 DeliveryRecord(
                     deliveries[0],
-                    DeliveryEnd(.settle(.delivered), status: 200, attempts: 1, unanswered: 0, at: at)
+                    DeliveryEnd(
+                        .settle(.delivered),
+                        status: 200,
+                        attempts: 1,
+                        unanswered: 0,
+                        at: at
+                    )
                 ),
                 DeliveryRecord(
                     token,
