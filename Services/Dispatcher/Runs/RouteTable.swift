@@ -66,16 +66,15 @@ struct RouteTable {
         }
     }
 
-    /// What members of one push, exit and language share.
+    /// The client, template and payload of members of one push, exit and language.
     private struct Way {
         let platform: Platform
         let environment: PushEnvironment
         let apnsTopic: String?
         let variant: String?
-        let route: Result<Route, Obstacle>
-        let template: PayloadTemplate?
+        var route: Result<(Route, PayloadTemplate), Obstacle>
         /// The payload, where all get the same.
-        let shared: RenderedPayload?
+        var shared: RenderedPayload?
 
         func takes(_ delivery: Delivery, _ apnsTopic: String?, _ variant: String?) -> Bool {
             platform == delivery.device.provider && environment == delivery.device.environment
@@ -124,10 +123,10 @@ struct RouteTable {
                 lastWay = ways.count - 1
             }
         }
-        let way = ways[lastWay]
-        let route = try way.route.get()
-        guard let template = way.template else { throw .unready }
-        if let shared = way.shared { return (route, shared, template.repeatOverwrites) }
+        let (route, template) = try ways[lastWay].route.get()
+        if let shared = ways[lastWay].shared {
+            return (route, shared, template.repeatOverwrites)
+        }
         do {
             let payload = try template.payload(values: delivery.values, badge: delivery.badge)
             return (route, payload, template.repeatOverwrites)
@@ -143,29 +142,30 @@ struct RouteTable {
         _ context: PushContext,
         _ health: ClientHealth
     ) -> Way {
-        var route = exit(of: delivery, topic, health)
-        var template: PayloadTemplate?
-        if case .success = route {
+        var way = Way(
+            platform: delivery.device.provider,
+            environment: delivery.device.environment,
+            apnsTopic: topic,
+            variant: variant,
+            route: .failure(.unready)
+        )
+        switch exit(of: delivery, topic, health) {
+        case .failure(let obstacle): way.route = .failure(obstacle)
+        case .success(let route):
             do {
-                template = try context.template(
+                let template = try context.template(
                     delivery.device.provider,
                     variant: variant,
                     tellsID: credentials.tellsPushIDs(delivery.app),
                     at: now
                 )
+                way.route = .success((route, template))
+                way.shared = template.isPersonal ? nil : try? template.payload()
             } catch {
-                route = .failure(.failure(reason: error.description))
+                way.route = .failure(.failure(reason: error.description))
             }
         }
-        return Way(
-            platform: delivery.device.provider,
-            environment: delivery.device.environment,
-            apnsTopic: topic,
-            variant: variant,
-            route: route,
-            template: template,
-            shared: template.flatMap { $0.isPersonal ? nil : try? $0.payload() }
-        )
+        return way
     }
 
     private mutating func exit(

@@ -52,7 +52,7 @@ struct WaitingMember {
 /// The health of one provider of one app, and the members that wait for it.
 typealias ClientHealth = ProviderHealth<WaitingMember>
 
-/// What the runs of a process share.
+/// The parts that all runs of a process use.
 struct RunServices {
     let session: WorkSession
     let room: FlightRoom

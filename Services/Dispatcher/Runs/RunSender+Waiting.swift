@@ -69,7 +69,7 @@ extension RunSender {
         if !waited.isEmpty { setTimer() }
     }
 
-    /// Releases all that wait, for whoever is there: a stop sends nothing more.
+    /// Releases all that wait for another process: a stop sends nothing more.
     func releaseWaiting() {
         let now = clock.now()
         for waiting in takeWaiting() { release(waiting.position, of: waiting.run, at: now, now) }

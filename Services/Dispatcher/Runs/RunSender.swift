@@ -113,7 +113,7 @@ final class RunSender: @unchecked Sendable {
         }
         let done = position - positions.lowerBound
         meters.membersSent.add(table.routes.reduce(0) { $0 + $1.positions.count })
-        handOver(table, of: run, use: .shards)
+        handOver(table, of: run, isShard: true)
         return (done, stop)
     }
 
@@ -182,7 +182,7 @@ final class RunSender: @unchecked Sendable {
         for route in table.routes {
             route.health.backlog.sent(route.positions.count, at: SteadyInstant.now().milliseconds)
         }
-        handOver(table, of: run, use: .direct)
+        handOver(table, of: run, isShard: false)
     }
 
     /// Ends a member that holds a slot, which it keeps until its end is recorded.
@@ -265,7 +265,7 @@ final class RunSender: @unchecked Sendable {
         }
     }
 
-    private func handOver(_ table: RouteTable, of run: any Run, use: FlightBudget.Use) {
+    private func handOver(_ table: RouteTable, of run: any Run, isShard: Bool) {
         for route in table.routes where !route.positions.isEmpty {
             let (positions, overwrites) = (route.positions, route.overwrites)
             let (health, platform) = (route.health, route.platform)
@@ -279,7 +279,7 @@ final class RunSender: @unchecked Sendable {
                     answer,
                     platform,
                     health,
-                    isShard: use == .shards,
+                    isShard: isShard,
                     repeatOverwrites: overwrites[index],
                     since: started
                 )
